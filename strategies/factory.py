@@ -41,6 +41,7 @@ FALLBACK = "recovery"
 PROMPTED = "xml_prompt"
 NATIVE_STRATEGIES = frozenset({"native", "recovery"})
 """Those that send a request's tools as they are."""
+# In their order, the first that covers the name: `gpt-oss` is served by engines that leak what OpenAI's own do not.
 MODEL_STRATEGIES = (
     ("gpt-oss*", "recovery"),
     ("claude*", "native"),
@@ -118,6 +119,7 @@ def load_strategies(found: Iterable[EntryPoint] | None = None) -> Loaded:
             continue
         try:
             strategies[point.name] = _strategy(point)
+        # `SystemExit` too: a plug-in that is a script may end the process while it is imported.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a plug-in may fail in any way, and harms only itself
             faults.append(f"strategy {point.name!r} of {point.value} is left out: {type(error).__name__}: {error}")
     return Loaded(strategies, tuple(faults))
@@ -138,6 +140,7 @@ class ToolExecutionFactory:
     ) -> None:
         self._strategies = strategies
         self._rules = tuple(rules)
+        # Bounded, as names of models come from clients.
         self._by_model = lru_cache(maxsize=1024)(self._choose)
         self.enabled = enabled
         self.auto_detect = auto_detect
@@ -174,13 +177,16 @@ class ToolExecutionFactory:
         """The strategy for this request, with the dialect and the reason; `asked` is another name for the model."""
         if not self.enabled:
             return Selection(strategy=Stripped(), dialect=None, reason="disabled")
+        # A client that offers tools is answered in calls, whatever its prompt says of tags.
         if client == "xml_text" and not request.tools:
             return Selection(strategy=self._text(), dialect=None, reason="client")
         chosen = self.of_model(provider, model, capability, asked)
         if request.wants_tools:
             return chosen
+        # Also where no call is wanted now: the model has its past calls in text, and would be shown another form.
         if chosen.strategy.name == PROMPTED and (len(request.tools) > 0 or _has_tool_history(request)):
             return chosen
+        # Asked after the prompted ones, which read such answers themselves.
         if forbids_calls(request):
             return Selection(strategy=CallsForbidden(), dialect=None, reason="calls_forbidden")
         if self.auto_detect and not request.tools and asks_for_tools(request):
@@ -188,6 +194,7 @@ class ToolExecutionFactory:
         return Selection(strategy=Passthrough(), dialect=None, reason="no_tools")
 
     def _text(self) -> ToolExecutionStrategy:
+        # It needs no entry point: a package that was installed badly must not lose these clients.
         return self._strategies.get(XmlTextStrategy.name) or XmlTextStrategy()
 
     def prompted(self, reason: str) -> Selection:
@@ -210,8 +217,10 @@ class ToolExecutionFactory:
 
     def _choose(self, provider: str, model: str, capability: Capability, asked: str | None) -> Selection:
         for rule in self._rules:
+            # By either name: operators write rules for what clients ask for, and for what servers call it.
             if covers_model(rule.pattern, model) or (asked is not None and covers_model(rule.pattern, asked)):
                 return Selection(strategy=self._strategies[rule.strategy], dialect=rule.dialect, reason="rule")
+        # A probe has tried them side by side, which says more than any table, but less than an operator.
         if capability.strategy is not None and capability.strategy in self._strategies:
             return replace(self._named(capability.strategy, _learned(capability)), dialect=capability.dialect)
         if capability.native_tools is False:
@@ -221,6 +230,7 @@ class ToolExecutionFactory:
             return self._named(kind.strategy, "provider")
         for pattern, strategy in MODEL_STRATEGIES:
             if covers_model(pattern, model):
+                # The table knows how most servers treat the family; what this one was seen to do counts more.
                 if strategy == PROMPTED and capability.native_tools:
                     return self._named(FALLBACK, "learned_native")
                 return self._named(strategy, "table")
@@ -236,6 +246,7 @@ def _built_ins_first(point: EntryPoint) -> tuple[bool, str, str]:
 
 def _strategy(point: EntryPoint) -> ToolExecutionStrategy:
     loaded: Any = point.load()
+    # A class, a function that makes one, or one that is made: packages name any of them.
     strategy = loaded() if isinstance(loaded, type) or not isinstance(loaded, ToolExecutionStrategy) else loaded
     if not isinstance(strategy, ToolExecutionStrategy):
         raise TypeError("it is not a ToolExecutionStrategy")

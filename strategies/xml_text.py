@@ -44,6 +44,7 @@ class XmlTextStrategy:
             return Prepared(strategy=self.name, body=request.raw)
         make_inner = reader_factory(
             tools=client.tools,
+            # Without the client: it has been told already, and readers are the same for all clients with these tools.
             options=evolve(options, stream_arguments="incremental", client=Client(), prompt_reminder=False),
             model=request.model,
             prompted=TAGS,
@@ -55,6 +56,7 @@ class XmlTextStrategy:
             strategy=self.name,
             body=_reminded(request, client) if options.prompt_reminder else request.raw,
             make_reader=_retelling(make_inner, client),
+            # These clients run one tool a message and refuse the others: more would only be shown to the user.
             shape=Shape(first_only=True, keep_trailing=options.trailing_text == "keep", keep_space=True),
         )
 
@@ -131,6 +133,7 @@ class _Retelling:
             self._lead.append(event)
 
     def _start(self, event: Start, out: list[Event]) -> None:
+        # Only of a first call: behind one that was retold the client is no more at the place where the model was.
         if event.raw and event.dialect == TAGS and not self._is_retold:
             # It began to flow, so the client's own reading takes it from here.
             self._is_left_alone = True
@@ -149,6 +152,7 @@ class _Retelling:
             return
         raw = "".join(self._pieces)
         told = self._retold(event, raw)
+        # As it stands, but in its place: the calls keep their order.
         if told is None and self._is_retold:
             told = Said(raw, raw, event.arguments, event.verdict)
         if told is not None:
@@ -164,6 +168,7 @@ class _Retelling:
     def _retold(self, event: End, raw: str) -> Said | None:
         """The call in the client's tags; None where it stands there already, or cannot."""
         dialect, name = event.verdict.dialect, event.name
+        # The form that the client reads itself: its own reading counts, whatever ours came to.
         if dialect == TAGS and name in self._client.prompted and not _is_mended(event.verdict):
             return None
         arguments = loads_strict(event.arguments)
@@ -208,11 +213,13 @@ def _unsayable(verdict: Verdict) -> Verdict:
 def _reminded(request: ChatRequest, client: TextClient) -> bytes:
     """The request with the reminder at the end of its first system prompt, once."""
     reminder = _reminder(client)
+    # The system prompt stands first, or behind a message that a proxy has put there.
     for index, message in enumerate(request.messages[:2]):
         content = message.get("content")
         if not is_system(message):
             continue
         if isinstance(content, str):
+            # Once, also where the client sends back what it was sent.
             added: Any = content if content.endswith(reminder) else content + SEPARATOR + reminder
         elif isinstance(content, list):
             part = {"type": "text", "text": SEPARATOR + reminder}
@@ -240,6 +247,7 @@ def _sample(client: TextClient) -> tuple[str, str]:
         tool = client.prompted.get(name)
         if tool is None:
             continue
+        # Cline's tool wants it, and Roo's has no such parameter.
         given = {key: value for key, value in arguments.items() if key != "requires_approval" or key in tool.parameters}
         text = client.render(name, given)
         if text is not None:

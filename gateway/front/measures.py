@@ -33,10 +33,12 @@ def measure(summary: Summary, telemetry: Telemetry) -> None:
         # In the order of `_rows`; times with a trace are told by themselves.
         (
             1.0,
+            # A time with a trace is told by itself, as the trace belongs to it alone.
             None if is_traced else summary.duration_s,
             summary.upstream_s,
             None if summary.upstream_s is None else summary.upstream_first_s,
             begun,
+            # Gaps of a stream that never began would be counted as none at all.
             begun and summary.longest_gap_s,
             None if is_traced else begun and first_sent_s,
             facts.usage.get("input"),
@@ -72,6 +74,7 @@ def _rows(summary: Summary, telemetry: Telemetry, arm: str) -> tuple[Fed, ...]:
     upstream, model, strategy = summary.upstream, summary.model or "", summary.strategy or "none"
     outcome = summary.outcome
     if summary.facts.read and summary.end == "completed":
+        # Names become labels only by requests that went well: any client may call a model anything.
         telemetry.admit("model", model, summary.who)
     way = {"route": summary.route, "stream": _told(summary.stream), "arm": arm}
     ended = {**way, "code": f"{summary.status // 100}xx", "health": "ok" if summary.is_healthy else "unhealthy"}
@@ -135,6 +138,7 @@ def _measure_structured(summary: Summary, found: CallFacts, telemetry: Telemetry
             telemetry.count("toolgate_native_faults_mended_total", {"fault": step}, number)
     if found.copies:
         telemetry.count("toolgate_duplicate_calls_total", {"strategy": summary.strategy or "none"}, found.copies)
+    # Where the answer was read it is counted with the reading, once.
     if summary.facts.undelivered and not summary.facts.read:
         labels = {"strategy": summary.strategy or "none"}
         telemetry.count("toolgate_undelivered_calls_total", labels, summary.facts.undelivered)
@@ -166,6 +170,7 @@ def _measure_verdict(summary: Summary, telemetry: Telemetry, verdict: str) -> No
     telemetry.count("toolgate_dryrun_verdicts_total", {"dialect": summary.dialect, "verdict": verdict})
     if verdict == "dropped":
         telemetry.count("toolgate_transform_skips_total", {"reason": "over_budget"})
+    # Counted as skipped: it would have been, but for the arm.
     elif verdict == "would_change":
         telemetry.count("toolgate_transform_skips_total", {"reason": "control_arm"})
     if summary.noise:
@@ -176,6 +181,7 @@ def _measure_calls(facts: Facts, telemetry: Telemetry, strategy: str, arm: str, 
     for call in facts.calls:
         verdict = call.verdict
         dialect = {"dialect": verdict.dialect}
+        # A tool that was called well has earned its name as a label.
         telemetry.admit("tool", verdict.name, who)
         telemetry.count("toolgate_transforms_by_tool_total", {"tool": verdict.name, "arm": arm, "outcome": "success"})
         telemetry.observe(
@@ -195,6 +201,7 @@ def _measure_calls(facts: Facts, telemetry: Telemetry, strategy: str, arm: str, 
 
 def _measure_refusal(verdict: Verdict, telemetry: Telemetry, strategy: str, arm: str) -> None:
     reason = reason_of(verdict)
+    # Left alone on purpose is no error, and must not be in the rate that alerts look at.
     if reason in SKIPPED:
         telemetry.count("toolgate_transform_skips_total", {"reason": reason})
     else:

@@ -125,14 +125,17 @@ class Summary(Struct, kw_only=True, eq=False):
     @classmethod
     def of(cls, state: RequestState, found: Findings) -> "Summary":
         """What the request came to, which ends now, and what was found out by those who answered it."""
+        # One look at the clock: all times of a request end at the same moment.
         ended, began = time.monotonic(), state.started
         facts = _NO_ANSWER if found.facts is None else found.facts
+        # Most requests end so, and then nothing has to be told apart.
         is_fine = state.error is None and facts.failure is None and not state.client_gone
         end = "completed" if is_fine else _end(state, facts)
         enrolled, way = found.enrolled, found.way
         error, upstream_status, strategy, model = state.error, state.upstream_status, way.strategy, state.model
         seen = _Seen.of(facts, found.verdict)
         error, upstream_status, strategy, model = state.error, state.upstream_status, way.strategy, state.model
+        # No status was sent: the client was gone before there was one.
         status = state.status or ABANDONED_STATUS
         code = None if error is None else error.code
         cause = getattr(error, "cause", None)
@@ -145,6 +148,7 @@ class Summary(Struct, kw_only=True, eq=False):
             model=model,
             stream=state.stream,
             credential=state.credential,
+            # Nobody is named where nobody has shown anything: all such clients would look like one.
             who=state.who if state.key_name or state.credential else "",
             configuration=state.configuration,
             request=enrolled.request,
@@ -167,6 +171,7 @@ class Summary(Struct, kw_only=True, eq=False):
             is_healthy=end not in UNHEALTHY_ENDS,
             error=code,
             cause=cause,
+            # An answer breaks off for a client that leaves; that is its own doing and no failure of a server.
             failure=None if state.client_gone else facts.failure,
             verdict=found.verdict,
             noise=found.noise,
@@ -209,6 +214,7 @@ class _Seen(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, facts: Facts, verdict: DryVerdict | None) -> "_Seen":
         structured = facts.structured
+        # One test for all that is rare: an answer of nothing but text is made out by it, and told by two constants.
         if not (
             (facts.calls or facts.refused or facts.intents or facts.broken or facts.undelivered)
             or (facts.native_calls or facts.unusable_calls or structured.classes or structured.copies)
@@ -219,6 +225,7 @@ class _Seen(Struct, frozen=True, kw_only=True):
         attempted = tuple(broken_calls(facts)) if facts.refused else ()
         outcome = ""
         if facts.read:
+            # A success wins: an answer with one call and one broken one did its work.
             is_bad = facts.broken or attempted
             outcome = "success" if facts.calls or facts.has_second_answer else "error" if is_bad else "noop"
         return cls(
@@ -240,8 +247,10 @@ def _end(state: RequestState, facts: Facts) -> str:
     match state.error:
         case None if facts.failure is not None:
             return "upstream_error"
+        # Before the server's faults: what the client did wrong is answered in full, and so is completed.
         case None | ClientError():
             return "completed"
+        # The server's own word on the request, which the client was told as it is.
         case UpstreamRejected() if state.status < 500:
             return "completed"
         case Draining():

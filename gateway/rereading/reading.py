@@ -93,6 +93,7 @@ def tools_in(content: bytes) -> ToolSet:
     """The tools of a document in the form of a request's `tools`, alone or inside a whole request; `BadTools`."""
     try:
         value = msgspec.json.decode(content)
+    # A document that nests too deep is no fault of ours to show a trace for.
     except (ValueError, RecursionError) as error:
         raise BadTools("the file is not valid JSON") from error
     return declared_tools(value)
@@ -103,6 +104,7 @@ def declared_tools(value: Any) -> ToolSet:
     tools = value.get("tools") if isinstance(value, dict) and "tools" in value else value
     if isinstance(tools, list):
         tools = [entry for each in tools for entry in _as_functions(each)]
+    # Through the parser of requests: what it refuses of tools here is what it would refuse in earnest.
     body = {"model": "none", "messages": [{"role": "user", "content": ""}], "tools": tools}
     try:
         return parse_request(msgspec.json.encode(body)).tools
@@ -116,6 +118,7 @@ def _as_functions(tool: Any) -> list[Any]:
     """One entry of a list of tools in the form of OpenAI's; what is none of the forms stays for the parser to judge."""
     if not isinstance(tool, Mapping):
         return [tool]
+    # Both spellings, as Google's API takes either: https://protobuf.dev/programming-guides/json/#field-names
     gemini = tool.get("functionDeclarations", tool.get("function_declarations"))
     if isinstance(gemini, list):
         return [_function(each, "parameters", "parametersJsonSchema") for each in gemini]
@@ -136,6 +139,7 @@ def _function(tool: Any, *schemas: str) -> Any:
 
 def _lowered(schema: Any, depth: int) -> Any:
     """Gemini writes the names of types in capitals."""
+    # Deeper than this no tool is declared, and a document may nest as deep as JSON lets it.
     if not isinstance(schema, Mapping) or depth > 32:
         return schema
     lowered = {key: _lowered(value, depth + 1) for key, value in schema.items()}
@@ -184,9 +188,11 @@ def remarks(text: str, *, tools: ToolSet, options: Options, model: str) -> list[
         ("RECOVERY_SHELL", evolve(options, recovery_shell=True)),
         ("RECOVERY_JSON", evolve(options, recovery_json=True)),
     ):
+        # Read again with the setting, not guessed from the text: only what would be a call is told as one.
         if more != options and (read_then := calls(text, more)):
             what = "a shell block" if name == "RECOVERY_SHELL" else "a block of JSON"
             found.append(f"{what} was left alone: with {name}=true it is a call of `{read_then[0].verdict.name}`")
+    # All quotations as one text: a call may go over several lines of it.
     quoted = "\n".join(line.lstrip()[1:].lstrip(" ") for line in text.split("\n") if line.lstrip().startswith(">"))
     if quoted and (read_then := calls(quoted, options)):
         found.append(f"a call of `{read_then[0].verdict.name}` was left alone, as it stands in a quotation")
@@ -201,6 +207,7 @@ def remarks(text: str, *, tools: ToolSet, options: Options, model: str) -> list[
 def _fenced(text: str) -> Iterator[str]:
     """The bodies of the first code fences."""
     parts = text.split("```")
+    # Every second part stands between two fences; the bound keeps a text of nothing but fences from costing its square.
     for body in parts[1:64:2]:
         yield body.partition("\n")[2]
 
@@ -215,6 +222,7 @@ def document(reading: Reading, *, remarks_: Sequence[str] = ()) -> dict[str, Any
         "rejected": [_rejected(each, reading.finish) for each in reading.rejected],
         "remarks": list(remarks_),
         "text": reading.text,
+        # Together the raw texts are the answer, character by character.
         "events": [{"event": type(event).__name__.lower(), "raw": event.raw} for event in _flowing(reading.events)],
     }
 
@@ -237,6 +245,7 @@ def _judged(verdict: Verdict) -> dict[str, Any]:
 
 def _merged(variants: Sequence[Tool]) -> Tool:
     schemas = [tool.parameters for tool in variants]
+    # All that any variant takes, and of what they want only what every one does: more would refuse calls of another.
     properties = {name: schema for each in schemas for name, schema in each.get("properties", {}).items()}
     required = set(properties).intersection(*(each.get("required", ()) for each in schemas))
     return evolve(

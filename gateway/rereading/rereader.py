@@ -67,10 +67,12 @@ class Rereader:
             prepared = self._prepared(case)
         except GatewayError as error:
             return Reread(case=case, fault=f"the request is refused today: {error.message}")
+        # Nobody reads such an answer today, so all of it is text.
         if prepared.make_reader is None:
             return self._compared(case, (), case.answer, ())
         reading = read_with(
             prepared.make_reader(),
+            # In one piece, as records hold the answer and not its cuts: what is read does not depend on them.
             pieces(case.answer, 1),
             finish=case.finish,
             min_confidence=self._settings.min_confidence,
@@ -94,8 +96,10 @@ class Rereader:
         style: ClientStyle = "xml_text" if reads_tags else "native"
         selection = self._factory.decide(DEFAULT_KIND, case.model, style, request, Capability())
         then = self._strategies.get(case.strategy)
+        # Its dialect is not known any more: the strategy reads all that it knows.
         if then is not None and case.strategy != selection.strategy.name:
             selection = replace(selection, strategy=then, dialect=None)
+        # The model was never shown the prompt, so its answer is read as one into which calls have leaked.
         if case.arm in _UNTOUCHED:
             selection = self._factory.unprompted(selection)
         return selection.strategy.prepare(request, self._settings.strategy_options(selection.dialect))
@@ -142,6 +146,7 @@ class Exporter:
             return None
         case = case_of(record)
         if isinstance(case, str):
+            # Counted apart, as a setting brings them and no doubt of ours keeps them out.
             self.without_bodies += 1
             return None
         document = self._document(record, case, labels)
@@ -156,6 +161,7 @@ class Exporter:
             return None
         if self.kind == "fixtures":
             return fixture(case, self.rereader.mask)
+        # Examples to learn from have to be right; one that is doubtful teaches the fault.
         if not case.expected or not record.healthy or record.end != "completed" or not is_confirmed(record, labels):
             return None
         return self._pair(record, case)
@@ -163,6 +169,7 @@ class Exporter:
     def _pair(self, record: RequestRecord, case: Case) -> dict[str, Any]:
         calls = [
             {
+                # Numbered anew: the ids of the answer were random, and would be learned.
                 "id": f"call_{number}",
                 "type": "function",
                 "function": {"name": call.name, "arguments": msgspec.json.encode(call.arguments).decode()},

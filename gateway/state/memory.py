@@ -22,6 +22,7 @@ V = TypeVar("V")
 
 MAX_BYTES = 64 << 20
 MAX_VALUES = 100_000
+# What the objects around a body take in CPython, about: without it small records would outgrow the bound.
 _OVERHEAD_BYTES = 200
 _KEPT_PERCENT = 90
 """What overflowed is brought well below its bound, as each forgetting moves all that is kept."""
@@ -71,6 +72,7 @@ class MemoryStore:
         for packed in pack(records):
             self._add(packed)
         if self._bytes > self.max_bytes:
+            # Behind all of them: who appends many at once must not see its own first ones go before the last is in.
             self._shrink(self.max_bytes * _KEPT_PERCENT // 100)
 
     async def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
@@ -85,6 +87,7 @@ class MemoryStore:
     async def since(self, cursor: str, limit: int) -> list[Written[Record]]:
         """The next records of all kinds behind a cursor, in the order in which they were written."""
         after = int(cursor) if cursor.isascii() and cursor.isdecimal() else 0
+        # A cursor of an earlier run of the process: numbers began anew, and all that is here is new to its holder.
         after = after if after <= self._appended else 0
         behind_it = ((kept, kind) for kind in KINDS for kept in self._records[kind] if kept.number > after)
         found = nsmallest(limit, behind_it, key=lambda each: each[0].number)
@@ -138,6 +141,7 @@ class MemoryStore:
         """Keep a value, for ever or for a while."""
         until = float("inf") if ttl_s is None else self.wall() + ttl_s
         self._values[key] = _Value(value, until)
+        # The least recently written goes first where there are too many; a look does not count.
         self._values.move_to_end(key)
         if len(self._values) > MAX_VALUES:
             self._values.popitem(last=False)
@@ -159,6 +163,7 @@ class MemoryStore:
         for name, count in counts.items():
             block[name] = block.get(name, 0) + count
         self._marks.setdefault(number, set()).update(marks)
+        # Kept for as long as somebody may ask for a block late, and no longer.
         while (first := next(iter(self._counts))) < number - BLOCK_SECONDS:
             del self._counts[first], self._marks[first]
 
@@ -166,6 +171,7 @@ class MemoryStore:
         """The blocks behind number `after` that nobody adds to any more, oldest first."""
         now = int(self.wall())
         after = behind(after, now)
+        # From the end, as only the last few are wanted and all are kept in rising order.
         last_first = takewhile(lambda number: number > after, reversed(self._counts))
         closed = [number for number in last_first if number < now]
         return [
@@ -194,6 +200,7 @@ class MemoryStore:
         over = self._bytes - max_bytes
         doomed = dict.fromkeys(KINDS, 0)
         while over > 0:
+            # The oldest of all, whatever its kind: kinds with few records would else be kept for ever or lost at once.
             kind = min(KINDS, key=lambda kind: self._at(kind, doomed[kind]))
             if doomed[kind] == len(self._records[kind]):
                 break
@@ -209,6 +216,7 @@ class MemoryStore:
         kept = self._records[kind]
         for one in kept[:count]:
             self._bytes -= one.size
+            # Not where a later answer had the same id: that one is still here.
             if one.completion_id is not None and self._answers.get(one.completion_id) is one:
                 del self._answers[one.completion_id]
         del kept[:count]

@@ -49,6 +49,7 @@ _LIST = 20_000
 """Numbers in one statement, which may be a million characters long: https://www.sqlite.org/limits.html"""
 _VARIABLES = 500
 """SQLite before 3.32 binds no more than 999: https://www.sqlite.org/limits.html#max_variable_number"""
+# Powers of eight: any number of rows takes few statements, which all stay in the connection's cache.
 _TOGETHER = (64, 8, 1)
 """Rows in one statement, of few sizes, so that each is prepared once."""
 _ALL = frozenset(NEXT)
@@ -80,6 +81,7 @@ def insert(connection: sqlite3.Connection, into: str, row: str, rows: Sequence[t
     for size in _TOGETHER:
         if row.count("?") * size > _VARIABLES:
             continue
+        # The same three texts always: a statement for each number of rows would be prepared each time anew.
         sql = f"INSERT {into} VALUES {','.join([row] * size)}"  # noqa: S608 - our names
         while len(rows) - place >= size:
             connection.execute(sql, [value for each in rows[place : place + size] for value in each])
@@ -88,6 +90,7 @@ def insert(connection: sqlite3.Connection, into: str, row: str, rows: Sequence[t
 
 def _checksum(text: str) -> int:
     """Of a key; a whole number that SQLite can hold."""
+    # In place of the key itself: a number of eight bytes makes for a small index; who reads compares the keys.
     return int.from_bytes(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True)
 
 
@@ -112,6 +115,7 @@ def rows_beside(records: Iterable[Record]) -> Beside:
     rows: dict[str, list[tuple[Any, ...]]] = {"requests": [], "outcomes": []}
     for record in records:
         if isinstance(record, RequestRecord):
+            # None marks requests without tools: they are counted nowhere, and still have to be found.
             added = round(record.overhead_s * 1e6) if record.tools else None
             found = (record.at, _text(record.id), _checksum(record.key), added, _text(_brief(record)))
             rows["requests"].append(found)
@@ -132,6 +136,7 @@ def keep_briefs(connection: sqlite3.Connection, last: Mapping[str, int], beside:
 def _keep(connection: sqlite3.Connection, kind: str, rows: Sequence[tuple[Any, ...]]) -> None:
     if kind == "requests":
         insert(connection, "OR IGNORE INTO shapes (brief)", "(?)", sorted({(row[-1],) for row in rows}))
+        # Replaced, as a migration and the writer may come to the same record.
         glances = "OR REPLACE INTO glances (id, at, request, key, added, shape)"
         insert(connection, glances, "(?,?,?,?,?,(SELECT id FROM shapes WHERE brief = ?))", rows)
     else:
@@ -139,6 +144,7 @@ def _keep(connection: sqlite3.Connection, kind: str, rows: Sequence[tuple[Any, .
 
 
 def _text(text: str) -> str:
+    # Half a character cannot be stored, and a NUL stands between rows that come as one text.
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
 
 
@@ -168,6 +174,7 @@ def fill(connection: sqlite3.Connection, after: Mapping[str, int]) -> dict[str, 
         )
         rows = connection.execute(sql, (number, _MIGRATED)).fetchall()
         _keep(connection, kind, [(place, *_row_beside(kind, at, body)) for place, at, body in rows])
+        # A page that is not full was the last of its kind.
         if len(rows) == _MIGRATED:
             reached[kind] = rows[-1][0]
     return reached
@@ -187,6 +194,7 @@ async def idle_shapes(connection: aiosqlite.Connection) -> tuple[list[int], int]
 
 def forget_shapes(connection: sqlite3.Connection, idle: Sequence[int], last: int) -> None:
     """Forget these, but for those that requests behind the last one that was looked at have."""
+    # Requests are written between the look and this step, and may have taken one of them up again.
     used = {number for (number,) in connection.execute("SELECT shape FROM glances WHERE id > ?", (last,))}
     connection.executemany("DELETE FROM shapes WHERE id = ?", [(number,) for number in idle if number not in used])
 
@@ -196,6 +204,7 @@ async def glanced(connection: aiosqlite.Connection, until: int, limit: int, glan
     requests_whole, outcomes_whole = await is_whole(connection)
     found: set[int] = set()
     if not requests_whole:
+        # What has no glance may pass: it is shown by its body, as long as the file is not filled up.
         found.update(number for (number,) in await connection.execute_fetchall(_MISSING, (until, limit)))
     wanted = await _Wanted.of(connection, glance)
     for sql, values in wanted.statements(until, has_outcomes=outcomes_whole):
@@ -211,6 +220,7 @@ async def _named(
     connection: aiosqlite.Connection, sql: str, values: Sequence[Any], limit: int, has_id: Callable[[str], bool]
 ) -> list[int]:
     found: list[int] = []
+    # By number and not by an offset, which SQLite would count off anew with each page.
     beyond, rest = values[0], values[1:]
     while True:
         rows = await _joined(
@@ -268,6 +278,7 @@ class _Wanted:
         values: list[Any] = [until]
         if self.glance.key is not None:
             begin, values = f"{begin} AND g.key = ?", [*values, _checksum(self.glance.key)]
+        # These pass in any case, and so stand in front of all that narrows.
         for also in _parts(self.glance.also, _VARIABLES):
             yield f"{begin} AND g.request IN ({_marks(also)})", [*values, *map(_text, also)]
         if self.glance.ids is not None and len(self.glance.ids) <= _VARIABLES:
@@ -293,6 +304,7 @@ def _listed(numbers: Sequence[int]) -> str:
 def _having(words: Collection[str]) -> str:
     listed = ",".join(f"'{word}'" for word in words)
     said = [_SAID_OF[word] for word in words if word in _SAID_OF]
+    # First the conversations in which it was ever said: few, where the look at the next turn is dear.
     may = f" AND g.key IN (SELECT key FROM fared WHERE outcome IN ({','.join(said)}))"  # noqa: S608 - our words
     return f"{may if len(said) == len(words) else ''} AND {_NEXT} IN ({listed})"
 
@@ -312,6 +324,7 @@ async def _shapes(
     """The briefs, or some of them, each with its number; what this version cannot read is `None`."""
     is_few = wanted is not None and len(wanted) <= _VARIABLES
     only = f" AND id IN ({_listed(list(wanted))})" if wanted is not None and is_few else ""
+    # In pages: other work of this connection comes in between them.
     number, rows = 0, [""]
     while rows:
         sql = f"SELECT id, brief FROM shapes WHERE id > ?{only} ORDER BY id LIMIT {_PAGE}"  # noqa: S608 - our numbers
@@ -337,6 +350,7 @@ async def fared(connection: aiosqlite.Connection, keys: Collection[str]) -> list
         sql = f"SELECT body FROM outcomes WHERE id IN (SELECT id FROM fared WHERE key IN ({_marks(some)})) ORDER BY id"  # noqa: S608
         for (body,) in await connection.execute_fetchall(sql, [_checksum(key) for key in some]):
             record = unpack(OutcomeRecord, body)
+            # Two keys may have one checksum.
             if record is not None and record.key in keys:
                 found.append(record)
     return found
@@ -344,18 +358,21 @@ async def fared(connection: aiosqlite.Connection, keys: Collection[str]) -> list
 
 async def counted(connection: aiosqlite.Connection, since: float, add: Callable[[Brief, int], None]) -> Counted | None:
     """The requests with tools since then."""
+    # Half a count would be told as a whole one: the records themselves are read instead.
     if await is_whole(connection) != (True, True):
         return None
 
     async def rows(sql: str, *values: Any) -> list[Any]:
         return list(await connection.execute_fetchall(sql, values))
 
+    # Records are numbered in the order in which they came, so the first number bounds every search below.
     [[first]] = await rows("SELECT min(id) FROM requests WHERE at >= ?", since)
     [[first_outcome]] = await rows("SELECT min(id) FROM outcomes WHERE at >= ?", since)
     of_period = "g.id >= ? AND g.at >= ? AND g.added IS NOT NULL"
     grouped = await rows(f"SELECT shape, count(*) FROM glances g WHERE {of_period} GROUP BY shape", first, since)  # noqa: S608
     [[keys]] = await rows(f"SELECT count(DISTINCT key) FROM glances g WHERE {of_period}", first, since)  # noqa: S608
     count = sum(number for _, number in grouped)
+    # No list of all values is made here: SQLite finds the one at the share's place.
     slowest = await rows(
         f"SELECT added FROM glances g WHERE {of_period} ORDER BY added DESC LIMIT 1 OFFSET ?",  # noqa: S608
         *(first, since, count - ceil(_SHARE * count)),

@@ -33,10 +33,12 @@ def forbidding_reader(
     request: ChatRequest, options: Options, prompted: str | None = None
 ) -> Callable[[], AnswerReader] | None:
     """What looks for a call's markup in the answer to such a request; several choices are not read."""
+    # Nothing is owed here: the answer is right as it is, and reading only counts.
     if request.body.get("n") not in (None, 1) or len(request.tools) > options.limits.max_read_tools:
         return None
     make_inner = reader_factory(
         tools=request.tools,
+        # No call goes out, so none may begin to.
         options=evolve(options, stream_arguments="buffered"),
         model=request.model,
         prompted=prompted,
@@ -80,6 +82,7 @@ class _LetsAll:
 
     def hear(self, text: str, room: int) -> int:
         del room
+        # The refusal is passed on, the wait is not.
         return min(0, self._inner.hear(text, _ANY_ROOM))
 
 
@@ -159,7 +162,9 @@ class _Dropping(_Keeping):
             elif isinstance(event, End):
                 out += self._end(event)
             elif isinstance(event, Drop):
+                # Both lines of a fence are dropped markup of the same kind: the first opens, the second closes.
                 self._in_fence ^= event.reason == CARRIER
+                # The lines of a fence are shown in any case: left out, they would take its end from another block.
                 is_left_out = event.reason == REMAINS or (self._has_left_out and event.reason != CARRIER)
                 out.append(event if is_left_out else Text(event.raw))
             elif not isinstance(event, Note):

@@ -22,6 +22,7 @@ from strategies.writing.renderer import CannotExpress
 
 __all__ = ["History", "render_history"]
 
+# Of an id or a name in an error, which the client chose.
 _MAX_QUOTED = 80
 _RESULT_ROLES = ("tool", "function")
 _NAMELESS = "unknown_tool"
@@ -59,11 +60,13 @@ class _Result:
 def render_history(messages: Sequence[dict[str, Any]], *, renderer: Renderer, tools: ToolSet, fmt: str) -> History:
     """The same conversation as text; raises `InvalidToolResults` that names every fault of the tool results."""
     about = Same(renderer, tools), fmt
+    # A conversation comes again with each of its turns, and grows at its end alone.
     known = _beginnings.find(about, messages)
     rewriting = _Rewriting(renderer=renderer, tools=tools, fmt=fmt) if known is None else known.state.copied()
     begin = 0 if known is None else len(known.messages)
     for index, message in enumerate(messages[begin:], begin):
         rewriting.take(index, message)
+    # Only what was worth rewriting, and never a fault: the client may send the mended message next.
     if rewriting.rendered and not rewriting.faults:
         _beginnings.keep(about, messages, rewriting.copied(), known)
     return rewriting.finish()
@@ -100,6 +103,7 @@ class _Rewriting:
             self.rendered = True
             self._take_result(index, message)
             return
+        # Results stand in front of what follows them, whoever says that.
         self._flush()
         if message["role"] == "assistant" and ("tool_calls" in message or "function_call" in message):
             self._messages.append(self._assistant(index, message))
@@ -116,6 +120,7 @@ class _Rewriting:
     # --- calls ---
 
     def _assistant(self, index: int, message: dict[str, Any]) -> dict[str, Any]:
+        # Calls that were never answered are given up: a result without an id cannot mean them any more.
         self._open = {}
         kept = {key: value for key, value in message.items() if key not in ("tool_calls", "function_call")}
         rendered = self._structured(index, message.get("tool_calls"))
@@ -124,6 +129,7 @@ class _Rewriting:
             name = _name_of(old)
             self._functions[name] = _Call(name)
             rendered.append(self._call(index, name, old.get("arguments")))
+        # An empty list of calls is none, and some servers refuse to see one.
         if not rendered:
             return _flattened(kept)
         self.rendered = True
@@ -137,6 +143,7 @@ class _Rewriting:
                 continue
             name, arguments = _name_and_arguments(call)
             given = call.get("id")
+            # A call without an id can still be answered, where it is the only one that waits.
             call_id = given if isinstance(given, str) and given else f"call_{index}_{order}"
             self._calls[call_id] = self._open[call_id] = _Call(name, order)
             rendered.append(self._call(index, name, arguments))
@@ -144,6 +151,7 @@ class _Rewriting:
 
     def _call(self, index: int, name: str, arguments: object) -> str:
         tool = self.tools.get(name)
+        # Whole files are not remembered: a few of them would take all the room.
         if isinstance(arguments, str) and len(arguments) <= _LONGEST_KEPT:
             text, fault = _kept(_Same(self.renderer, tool), name, arguments)
         else:
@@ -206,6 +214,7 @@ class _Rewriting:
         # Templates put results behind each other, and models go by the order of their own calls.
         for result in sorted(self._results, key=lambda result: result.order):
             text = self.renderer.result(result.name, result.call_id, result.text, self.fmt)
+            # One part for as long as nothing but text comes: templates put breaks of their own between parts.
             if pieces and pieces[-1].get("type") == "text":
                 pieces[-1] = _text_part(pieces[-1]["text"] + self.renderer.result_separator + text)
             else:
@@ -226,6 +235,7 @@ class _Same:
         self.tool = tool
 
     def __hash__(self) -> int:
+        # By identity: to compare two tools is to compare their schemas.
         return id(self.tool)
 
     def __eq__(self, other: object) -> bool:
@@ -258,6 +268,7 @@ def _name_and_arguments(call: Mapping[str, Any]) -> tuple[str, object]:
 
 def _name_of(function: Mapping[str, Any]) -> str:
     name = function.get("name")
+    # Shown under some name: a call that is left out of the history would leave its result without one.
     return name if isinstance(name, str) and name.strip() else _NAMELESS
 
 
@@ -320,4 +331,5 @@ def _with_calls(content: object, calls: str) -> str | list[dict[str, Any]]:
     """An assistant's own words, then its calls."""
     text, others = _split(content) if isinstance(content, str | list) else ("", [])
     said = f"{text}\n{calls}" if text.strip() else calls
+    # Pictures first, as the call is the last that the model said.
     return [*others, _text_part(said)] if others else said

@@ -67,8 +67,10 @@ class Options:
     recovery_shell: bool = False
     recovery_tools: tuple[str, ...] = ()
     """Globs of the only tools that may be recovered; empty means all known."""
+    # None of these changes a file, whatever its arguments, unless a shell's operators are allowed with them.
     shell_allowlist: tuple[str, ...] = ("ls", "pwd", "cat", "head", "tail", "wc", "grep", "stat")
     shell_allow_operators: bool = False
+    # Read all the same, so that their calls are counted and it can be seen when they fare better.
     dialects_off: frozenset[str] = frozenset()
     """Dialects whose calls stay text for now, because they fared worse than untouched answers."""
     client: Client = field(factory=Client)
@@ -87,6 +89,7 @@ class Shape(Struct, frozen=True, kw_only=True):
     """Deliver calls only at the upstream's finish, and as their own text if native calls came after all."""
 
 
+# What a reader can do beside reading is asked of the object: a third party's has to do none of it.
 @runtime_checkable
 class InTurns(Protocol):
     """A reader whose work can be done in bounded pieces, so that a long answer keeps nobody waiting."""
@@ -273,6 +276,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     reads_reasoning: bool = False
     """Where neither text nor calls came, reasoning in a field of its own is read by such a reader, too."""
     shape: Shape = Shape()
+    # On unless a strategy says otherwise: these faults are certain, and every client breaks at them.
     mend_native: bool = True
     """Mend the certain wire faults of structured tool calls."""
     ask_again: AsksAgain | None = None

@@ -73,6 +73,7 @@ class GuardedReader:
             self._turns, self._passing, self._tape = _abilities(reader)
             self._own = Tape() if self._tape is None else None
         except Exception as error:  # noqa: BLE001 - as below
+            # Told with the first text: there is nowhere to tell it yet.
             self._untold = [self._note(error)]
         self._size = 0
         """Characters fed that no event accounts for yet."""
@@ -132,8 +133,10 @@ class GuardedReader:
             self._transcript.add(text, reason)
         reader = self._reader
         if reader is None:
+            # Without a reader all text is text, as it is behind a fault.
             told = self._noted(self._told())
             return [*told, Text(text)] if text else told
+        # Before the step: one that fails has taken the text all the same, and owes it.
         self._size += len(text)
         if self._own is not None:
             self._own.add(text)
@@ -170,6 +173,7 @@ class GuardedReader:
             elif isinstance(event, End | Broken):
                 self._in_call = False
         if self._own is not None:
+            # A reader that accounts for more than it was given must not make the tape forget what is to come.
             self._own.base = self._own.end - max(0, self._size)
         return events
 
@@ -177,11 +181,13 @@ class GuardedReader:
         """What no event accounts for; `last` came with the step that failed."""
         if self._tape is not None:
             kept = len(self._tape)
+            # The step that failed may have put its text on the tape or not: the sum of lengths tells which.
             return self._tape.rest(kept) + (last if kept < self._size else "")
         return self._own.text() if self._own is not None else ""
 
     def _failed(self, error: Exception, last: str = "") -> list[Event]:
         rest = self._rest(last)
+        # For good: a reader that has failed once is in no state that anybody knows.
         self._reader = self._turns = self._tape = self._own = None
         # A call that has begun is with the client already: it can only break, where all else is text again.
         told: list[Event] = [Broken(rest, "internal")] if self._in_call else [Text(rest)] if rest else []

@@ -59,6 +59,7 @@ def replay(
       toolgate replay answer.txt --tools tools.json --model qwen3
       toolgate replay --store --days 1 --json
     """
+    # Neither both nor none of them.
     if (file is None) is not from_store:
         raise click.UsageError("name a FILE or use --store")
     if not from_store and (since, until, days) != (None, None, None):
@@ -70,9 +71,11 @@ def replay(
         _from_store(settings, Period.of(since, until, days), rereader, result)
     else:
         tools = tools_of(tools_file) if tools_file else well_known_tools()
+        # Bounded, as the file is held whole: lines may refer to nothing, but the first decides what all of it is.
         for case in _cases(file.read(_MAX_FILE_BYTES), model):
             result.add(rereader.plain(case, tools) if _is_plain(case) else rereader.read(case))
     _show(result, as_json=as_json)
+    # A word of its own for CI: faults of the command itself exit otherwise.
     context.exit(EXIT_FINDINGS if fail_on and result.differences else 0)
 
 
@@ -91,6 +94,7 @@ class _Result:
         self.faults += bool(reread.fault)
         is_different = not reread.is_same or bool(reread.fault)
         self.differences += is_different
+        # The rest is counted and not shown: a change that touches all answers is told by its first thousand.
         if (is_different or reread.case.expected is None) and len(self.shown) < _MAX_SHOWN:
             self.shown.append(reread)
 
@@ -116,6 +120,7 @@ def _is_plain(case: Case) -> bool:
 def _cases(content: bytes, model: str) -> Iterator[Case]:
     lines = [line for line in content.split(b"\n") if line.strip()]
     cases = [parse_fixture(line) for line in lines[:1]]
+    # The first line is no fixture: the file is one answer, in which any line may look like JSON.
     if not cases or cases[0] is None:
         yield Case(id="answer", answer=_text(content), model=model)
         return
@@ -146,8 +151,10 @@ def _show(result: _Result, *, as_json: bool) -> None:
         return
     for reread in result.shown:
         for line in _lines(reread):
+            # Answers hold whatever models wrote, control characters of terminals too.
             click.echo(visible(line))
     for reason, count in sorted(result.skipped.items()):
+        # Beside the result: who pipes that must not find these lines in it.
         click.echo(f"{count} records {_SKIPPED[reason]}.", err=True)
     words = "difference" if result.differences == 1 else "differences"
     click.echo(f"{result.read} answers read, {result.differences} {words}.")
