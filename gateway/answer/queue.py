@@ -25,7 +25,7 @@ from gateway.wire.usage import summed_usage
 if TYPE_CHECKING:
     from gateway.answer.choice import Choice
 
-__all__ = ["MAX_HELD", "Pending", "PendingRun", "Queue"]
+__all__ = ["LINE", "MAX_HELD", "Pending", "PendingRun", "Queue"]
 
 
 MAX_HELD = 4 << 20
@@ -35,7 +35,7 @@ _AT_ONCE = 2_000
 """Events that are let out in one step, as they came; one that is told anew counts as some of them."""
 # Such a one is decoded and encoded, which costs as much as letting so many go as they came.
 _ANEW = 8
-_LINE = 24
+LINE = 24
 """Bytes of content from which on an event is no token but a line: its letters are worth more than its own bytes. So are
 those of a shorter one that is a whole line, with words in it."""
 _BLANKS = (rb"\n", rb"\r", rb"\t")
@@ -364,7 +364,7 @@ class PendingRun(Pending):
         if not (self._decided and 0 < rest <= _MOST_BLANKS and first + 1 < len(self._lengths)):
             return first
         length = self._lengths[first]
-        is_long = length >= _LINE
+        is_long = length >= LINE
         if not (is_long or self._begins_a_line):
             return first
         end = self._start + length
@@ -483,6 +483,10 @@ class Queue:
         told = max(self._late_to, self.pending[0].number - 1)
         self._late_to = max(told, self.read - 1)
         self._facts.late_events += self._late_to - told
+
+    def knows_late(self, count: int) -> None:
+        """So many of the events that come next have been counted already."""
+        self._late_to = max(self._late_to, self.read + count)
 
     def push(self, pending: Pending) -> None:
         """An event of which nothing is undecided: it goes out behind those that are held."""

@@ -10,9 +10,12 @@ a test of its own.
 """
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
+from gateway.answer.facts import Facts
+from gateway.answer.queue import LINE
 from gateway.answer.template import Template
 from gateway.core.events import Event, Text
 from strategies.base import Listener
@@ -34,6 +37,7 @@ class Deaf:
 
     holds = False
     begun = 0
+    calm = re.compile(rb'["\\\x00-\x1f\x80-\xff]')
 
     def __init__(self) -> None:
         self._heard: list[str] = []
@@ -43,6 +47,9 @@ class Deaf:
         self._heard.append(text)
         return 0
 
+    def overlook(self, text: str) -> None:
+        self._heard.append(text)
+
     def told(self) -> str:
         return "".join(self._heard)
 
@@ -51,39 +58,56 @@ class Quiet:
     """The quiet events of one answer."""
 
     __slots__ = (
+        "_begin",
+        "_calm",
+        "_chars",
         "_end",
+        "_facts",
         "_gap",
         "_gathered",
         "_head",
         "_listener",
+        "_may_part",
+        "_search",
         "_size",
         "_stamped",
-        "_start",
         "_tail",
         "_undecided",
+        "_waiting",
         "events",
         "held_most",
         "last",
-        "waiting",
+        "late",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
         self._listener: Listener | None = None
         """None while every event is to be read."""
+        self._search: Callable[[bytes], object] | None = None
+        """What finds that a content is to be heard; None while each is."""
+        self._calm = bytearray()
+        """Contents in which that found nothing, and of which the listener does not know yet."""
         self.events = 0
         """How many have gone out and were not told."""
         self.last = b""
         """The last of them, where they differ in what their server stamps them with."""
-        self.waiting = b""
-        """The event behind them that has to wait."""
+        self._waiting: list[bytes] = []
+        """The events behind them that have to wait."""
+        self._chars: list[int] = []
+        """How many characters each of those has."""
+        self._undecided = 0
+        """How many all of them have."""
+        self._may_part = False
+        """One of them may be a line, whose letters could leave in front of the white space at its end."""
+        self.late = 0
+        """How many of them are late, and were counted for that."""
         self._gathered: list[bytes] | None = None
         """Events that wait, however many, as they go on with what is open; None while nothing is."""
-        self._undecided = 0
-        """How many characters that one has."""
         self.held_most = 0
         """How many bytes have waited at most."""
         self._head = self._tail = self._gap = b""
-        self._start = self._end = 0
+        self._begin = self._end = 0
         self._stamped: re.Pattern[bytes] | None = None
         self._size = 0
 
@@ -93,9 +117,14 @@ class Quiet:
         return self._listener is not None
 
     @property
+    def waits(self) -> bool:
+        """An event has to wait."""
+        return bool(self._waiting)
+
+    @property
     def has_heard(self) -> bool:
         """There is something to be told."""
-        return self.events > 0 or self.waiting != b"" or bool(self._gathered)
+        return self.events > 0 or bool(self._waiting or self._gathered)
 
     def begin(self, template: Template, listener: Listener | None, stamped: re.Pattern[bytes] | None = None) -> None:
         """From here on events of this template are heard, and those that are `stamped` alike."""
@@ -103,17 +132,34 @@ class Quiet:
         self._gathered = [] if listener is not None and listener.holds else None
         self._stamped = stamped
         self._head, self._tail, self._gap = template.head, template.tail, template.gap
-        # A content is decoded with the quotes around it.
-        self._start, self._end = len(template.head) - 1, 1 - len(template.tail)
+        self._begin, self._end = len(template.head), -len(template.tail)
+        self._listen_on()
+
+    def _listen_on(self) -> None:
+        """What is calm need not be heard as long as nothing waits, and has begun or been stamped."""
+        listener = self._listener
+        calm = None if listener is None or self._waiting or self._gathered is not None else listener.calm
+        self._search = calm.search if calm is not None else None
 
     def passes(self, data: bytes) -> bytes | None:
         """What goes out now that this event has come, or several; None where they are to be read."""
-        listener = self._listener
-        if listener is None:
-            return None
+        search = self._search
+        # The way of most events of most answers.
+        if search is not None and data.startswith(self._head) and data.endswith(self._tail):
+            content = data[self._begin : self._end]
+            if content and search(content) is None and len(self._calm) + len(content) <= _MOST:
+                self._calm += content
+                self.events += 1
+                if self._stamped is not None:
+                    self.last = data
+                return data
+        return self._hears(data) if self._listener is not None else None
+
+    def _hears(self, data: bytes) -> bytes | None:
+        """The same of what is to be heard."""
         if data.startswith(self._head) and data.endswith(self._tail):
-            last = data if self._stamped is not None else b""
-            quoted = data[self._start : self._end]
+            # A content is decoded with the quotes around it.
+            quoted = data[self._begin - 1 : self._end + 1]
             if len(quoted) > len(self._gap) and self._gap in quoted:
                 return self._passes_several(data, quoted)
         elif self._stamped is None or (match := self._stamped.match(data)) is None:
@@ -121,27 +167,20 @@ class Quiet:
         elif match.end() < len(data):
             return self._passes_stamped(data)
         else:
-            last, quoted = data, match[1]
+            quoted, search = match[1], self._search
+            content = quoted[1:-1]
+            if search is not None and content and search(content) is None:
+                if len(self._calm) + len(content) > _MOST:
+                    return None
+                self._calm += content
+                self.events += 1
+                self.last = data
+                return data
         try:
             text = _decode(quoted)
         except ValueError:
             return None
-        # `hear` is asked last, as it takes the text down: nothing behind it may refuse the event.
-        if self._size + len(quoted) > _MOST or not text or (undecided := listener.hear(text, len(text))) < 0:
-            return None
-        self._size += len(quoted)
-        if self._gathered is not None:
-            return self._gather(data)
-        if undecided:
-            if last:
-                self.last = self.waiting or self.last
-            return self._hold(data, b"", len(text), len(data) if last else len(quoted) - 2)
-        self.last = last
-        if self.waiting:
-            data, self.waiting = self.waiting + data, b""
-            self.events += 1
-        self.events += 1
-        return data
+        return self._passes_all(data, text, 1, 0, len(text)) if text else None
 
     def _passes_several(self, data: bytes, quoted: bytes) -> bytes | None:
         # All are decoded at once, with a mark between them: whatever it cuts in two is no JSON.
@@ -153,51 +192,62 @@ class Quiet:
         if marked.count(_MARKED) != count:
             return None
         chars = len(marked) - 1 - marked.rfind(_MARKED)
-        at = len(data) - len(self._head) - last - len(self._tail)
-        return self._passes_all(data, marked.replace(_MARKED, ""), count + 1, (at, chars, last))
+        begins = len(data) - len(self._head) - last - len(self._tail)
+        return self._passes_all(data, marked.replace(_MARKED, ""), count + 1, begins, chars)
 
     def _passes_stamped(self, data: bytes) -> bytes | None:
-        stamped, bodies, begins, at = self._stamped, [], [], 0
+        stamped, bodies, begins, at = self._stamped, [], 0, 0
         while at < len(data) and stamped is not None:
             match = stamped.match(data, at)
             if match is None:
                 return None
             bodies.append(match[1])
-            begins.append(at)
-            at = match.end()
+            begins, at = at, match.end()
         try:
             texts = list(map(_decode, bodies))
         except ValueError:
             return None
-        waited, last = self.waiting, (begins[-1], len(texts[-1]), len(data) - begins[-1])
-        out = self._passes_all(data, "".join(texts), len(texts), last)
-        if out is None or self._gathered is not None:
-            return out
-        if not self.waiting:
-            self.last = data[begins[-1] :]
-        elif len(begins) > 1:
-            self.last = data[begins[-2] : begins[-1]]
-        elif waited:
-            self.last = waited
-        return out
+        return self._passes_all(data, "".join(texts), len(texts), begins, len(texts[-1]))
 
-    def _passes_all(self, data: bytes, text: str, count: int, last: tuple[int, int, int]) -> bytes | None:
-        """The same of so many events with this text: where the last begins, its characters, and what it holds."""
-        listener, (begins, chars, size) = self._listener, last
-        if listener is None or self._size + len(text) > _MOST or not chars:
+    def _passes_all(self, data: bytes, text: str, count: int, begins: int, chars: int) -> bytes | None:
+        """The same of so many events with this text: where the last begins, and how many characters it has."""
+        listener, waiting = self._listener, self._waiting
+        if listener is None or not chars or self._size + len(self._calm) + len(text) > _MOST:
             return None
-        undecided = listener.hear(text, chars)
+        if self._calm:
+            self._overlook(listener)
+        room = chars
+        if waiting and count == 1:
+            room = self._room(text, len(data))
+        # `hear` is asked last, as it takes the text down: nothing behind it may refuse the event.
+        undecided = listener.hear(text, room)
         if undecided < 0:
             return None
         self._size += len(text)
         if self._gathered is not None:
             return self._gather(data)
-        self.events += count - 1
         if undecided:
-            return self._hold(data[begins:], data[:begins], chars, size)
-        before, self.waiting = self.waiting, b""
-        self.events += 2 if before else 1
-        return before + data
+            return self._hold(data, text, count, begins, chars, undecided)
+        self.events += count + len(waiting)
+        if self._stamped is not None:
+            self.last = data
+        if waiting:
+            data = b"".join((*waiting, data))
+            self._free(len(waiting))
+        self._listen_on()
+        return data
+
+    def _overlook(self, listener: Listener) -> None:
+        """Say what was calm so far."""
+        listener.overlook(self._calm.decode("ascii"))
+        self._size += len(self._calm)
+        self._calm = bytearray()
+
+    def _room(self, text: str, size: int) -> int:
+        """How many characters may be undecided at the end of an event that comes behind what waits."""
+        if self._may_part or len(self._waiting) >= _MANY or _is_line(text, size - len(self._head) - len(self._tail)):
+            return len(text)
+        return self._undecided + len(text)
 
     def _gather(self, data: bytes) -> bytes:
         """Events wait which go on with what is open; after `_MANY` of them they are read."""
@@ -207,32 +257,77 @@ class Quiet:
                 self._size = _MOST  # the next one is too much, and is read with all of them
         return b""
 
-    def _hold(self, data: bytes, out: bytes, chars: int, size: int) -> bytes:
-        """An event waits, which decides the one before it."""
-        before, self.waiting, self._undecided = self.waiting, data, chars
-        self.events += before != b""
-        self.held_most = max(self.held_most, size)
-        return before + out
+    def _hold(self, data: bytes, text: str, count: int, begins: int, chars: int, undecided: int) -> bytes:
+        """The last event waits with so much, and with it those that waited before as far as it does not free them."""
+        waiting, sizes = self._waiting, self._chars
+        out = []
+        self._undecided += chars
+        left, freed = self._undecided, 0
+        for size in sizes:
+            left -= size
+            if left < undecided:
+                break
+            freed += 1
+        if freed:
+            out = waiting[:freed]
+            self._free(freed)
+        if begins:
+            out.append(data[:begins])
+        self.events += freed + count - 1
+        if out and self._stamped is not None:
+            self.last = out[-1]
+        waiting.append(data[begins:] if begins else data)
+        sizes.append(chars)
+        self._may_part = self._may_part or _is_line(
+            text[-chars:], len(data) - begins - len(self._head) - len(self._tail)
+        )
+        # A later event has been read, and another one will have been when they leave.
+        late = len(waiting) - 1 - self.late
+        if late > 0:
+            self.late += late
+            self._facts.late_events += late
+        self.held_most = max(self.held_most, sum(map(len, waiting)))
+        self._search = None
+        return b"".join(out)
+
+    def _free(self, count: int) -> None:
+        """The first events that waited need not wait any more."""
+        self._undecided -= sum(self._chars[:count])
+        del self._waiting[:count], self._chars[:count]
+        self.late = max(0, self.late - count)
+        if not self._waiting:
+            self._may_part = False
 
     def stop(self) -> None:
         """From here on every event is to be read."""
-        self._listener = self._gathered = None
+        self._listener = self._gathered = self._search = None
 
     def take(self) -> tuple[str, int, bytes]:
-        """The text that has gone out and was not told, in how much at its end something may have begun, and the event
-        that waits; from here on every event is read."""
-        listener, self._listener = self._listener, None
-        gathered, self._gathered = self._gathered, None
+        """The text that has gone out and was not told, in how much at its end something may have begun, and the events
+        that wait; from here on every event is read."""
+        listener, gathered = self._listener, self._gathered
+        text, begun = "", 0
         if gathered is not None:
-            self._size = 0
-            return "", 0, b"".join(gathered)
-        text, begun = (listener.told(), listener.begun) if listener is not None else ("", 0)
-        waiting, self.waiting = self.waiting, b""
-        self.events = self._size = 0
-        self.last = b""
-        if waiting:
-            return text[: len(text) - self._undecided], max(0, begun - self._undecided), waiting
-        return text, begun, waiting
+            waiting = gathered
+        else:
+            waiting = self._waiting
+            if listener is not None:
+                if self._calm:
+                    self._overlook(listener)
+                text, begun = listener.told(), listener.begun
+                text, begun = text[: len(text) - self._undecided], max(0, begun - self._undecided)
+            self._waiting, self._chars = [], []
+            self._undecided = self.late = self.events = 0
+            self._may_part = False
+            self.last = b""
+        self._size = 0
+        self.stop()
+        return text, begun, b"".join(waiting)
+
+
+def _is_line(text: str, size: int) -> bool:
+    """Whether the letters of an event with this text could leave in front of the white space at its end."""
+    return text[-1].isspace() and (size >= LINE or not text.isspace())
 
 
 def is_text(events: list[Event], text: str) -> bool:

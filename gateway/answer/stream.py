@@ -65,7 +65,7 @@ class StreamExchange:
         self._calls = HeldCalls(prepared, self.facts, self._queue, self._choices)
         self._works = Works(self._choices)
         self._endings = Endings(prepared, self.facts, self._choices, self._queue, self._calls, self._works, self._round)
-        self._quiet = Quiet()
+        self._quiet = Quiet(self.facts)
         self.passes = self._quiet.passes
         """What goes out of events that are not read; they are then taken down, and may not be given to `step`."""
         self._casts = Casts()
@@ -92,7 +92,7 @@ class StreamExchange:
     @property
     def held(self) -> bool:
         """Text is held while it is undecided."""
-        return bool(self._quiet.waiting or self._queue.pending)
+        return bool(self._quiet.waits or self._queue.pending)
 
     @property
     def has_spoken(self) -> bool:
@@ -186,6 +186,8 @@ class StreamExchange:
             quiet.stop()
             return
         self._queue.read += quiet.events
+        if quiet.late:
+            self._queue.knows_late(quiet.late)
         if quiet.last:
             self._queue.seen = self._casts.data_of(quiet.last)
         self.facts.held_bytes_max = max(self.facts.held_bytes_max, quiet.held_most)

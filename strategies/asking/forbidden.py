@@ -5,6 +5,7 @@ client asked for is the text and all of it (https://github.com/vllm-project/vllm
 wants it left out. Bare data and commands are no markup: they may be what was asked for.
 """
 
+import re
 from collections.abc import Callable
 
 from attrs import evolve
@@ -75,6 +76,11 @@ class _LetsAll:
     def __init__(self, inner: Listener) -> None:
         self._inner = inner
         self.told = inner.told
+        self.overlook = inner.overlook
+
+    @property
+    def calm(self) -> re.Pattern[bytes] | None:
+        return self._inner.calm
 
     @property
     def begun(self) -> int:

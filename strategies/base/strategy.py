@@ -4,6 +4,7 @@ A third-party strategy implements `ToolExecutionStrategy` and registers an entry
 exactly as the built-in ones do. It needs nothing but this module, `gateway.core` and `gateway.wire`.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -118,6 +119,18 @@ class Listener(Protocol):
         Below zero where something may begin in it, or where more than `room` characters are undecided: the text has
         then not been taken. White space at the end is undecided, as it may be dropped before a call.
         """
+        ...
+
+    @property
+    def calm(self) -> re.Pattern[bytes] | None:
+        """What finds in the JSON of a text, without its quotes, that it is to be heard; None while every one is.
+
+        A text without that is of ASCII as it stands there, is decided whatever comes, and nothing begins in it.
+        """
+        ...
+
+    def overlook(self, text: str) -> None:
+        """One or more texts are taken in which that has found nothing."""
         ...
 
     @property

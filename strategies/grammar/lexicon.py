@@ -8,6 +8,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 
 __all__ = ["END_TOKENS", "LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "lexicon", "line_of"]
 
@@ -91,27 +93,56 @@ def _start(marker: str) -> str:
     return marker[:_WORD] if marker[0].isalnum() or marker[0] == "~" else marker[0]
 
 
+_Starts = frozenset[str]
+
+
 @lru_cache(maxsize=256)
-def _trigger(starts: frozenset[str], glued: frozenset[str], lines: frozenset[str] = frozenset()) -> re.Pattern[str]:
+def _trigger(
+    starts: _Starts, glued: _Starts, lines: _Starts = frozenset(), apart: _Starts = frozenset()
+) -> re.Pattern[str]:
     """What finds the places where one of these stands, or may stand when the text goes on.
 
     A letter counts at the beginning of a word alone, as every other word ends in what some marker begins with; where
-    one of the `glued` begins with it, anywhere. With `lines`, a line break counts where its line begins with one of
-    these characters, or may. Each alternative begins with a character of its own: the engine passes over all others
-    at once. Nearly all tools lead to the same few starts, so that what finds them is made once.
+    one of the `glued` begins with it, anywhere; where all are `apart`, not behind words and a blank. With `lines`, a
+    line break counts where its line begins with one of these, or may. Each alternative begins with a character of its
+    own: the engine passes over all others at once. Nearly all tools lead to the same few starts, so that what finds
+    them is made once.
     """
-    rests: dict[tuple[str, bool], set[str]] = {}
+    rests: dict[tuple[str, str], set[str]] = {}
     for start in starts:
-        in_word = not start[0].isalpha() or start in glued
-        rests.setdefault((start[0], in_word), set()).add(start[1:])
-    alternatives = [_alternative(first, rests[first, in_word], in_word=in_word) for first, in_word in sorted(rests)]
+        first = re.escape(start[0])
+        behind = "" if not start[0].isalpha() or start in glued else f"(?<![A-Za-z]{first})"
+        behind += rf"(?<![^\s] {first})" if start in apart else ""
+        rests.setdefault((start[0], behind), set()).add(start[1:])
+    alternatives = [_alternative(first, rests[first, behind], behind) for first, behind in sorted(rests)]
     if lines:
-        alternatives.append(rf"\n(?=[ \t\r\n]*+(?:[{''.join(map(re.escape, sorted(lines)))}]|\Z))")
+        words: dict[str, set[str]] = {}
+        for start in lines:
+            words.setdefault(start[0], set()).add(start[1:])
+        begun = "|".join(_alternative(first, words[first]) for first in sorted(words))
+        alternatives.append(rf"\n(?=[ \t\r\n]*+(?:{begun}|\Z))")
     return re.compile("|".join(alternatives) or r"(?!)")
 
 
-def _alternative(first: str, rests: set[str], *, in_word: bool) -> str:
-    behind = "" if in_word else f"(?<![A-Za-z]{first})"
+@lru_cache(maxsize=256)
+def _trigger_in_json(starts: _Starts, glued: _Starts, apart: _Starts) -> re.Pattern[bytes]:
+    """The same in the JSON of a text of ASCII: in anything else there is always such a place, and where it ends."""
+    starts = frozenset(start for start in starts if start.isascii())
+    signs = "".join(re.escape(start) for start in sorted(starts) if len(start) == 1)
+    rests: dict[tuple[str, str], set[str]] = {}
+    for start in starts:
+        not_behind = ("" if not start[0].isalpha() or start in glued else "A-Za-z") + (" " if start in apart else "")
+        if len(start) > 1:
+            behind = f"(?<![{not_behind}])" if not_behind else ""
+            rests.setdefault((behind, start[0]), set()).add(start[1:])
+    alternatives = [rf'["\\\x00-\x1f\x80-\xff{signs}]', r"[ ]\Z"]
+    for behind, words in groupby(sorted(rests), key=itemgetter(0)):
+        begun = "|".join(_alternative(first, rests[behind, first]) for _, first in words)
+        alternatives.append(f"{behind}(?:{begun})")
+    return re.compile("|".join(alternatives).encode("latin-1"))
+
+
+def _alternative(first: str, rests: set[str], behind: str = "") -> str:
     if "" in rests:
         return re.escape(first) + behind
     # At the very end of a text a start may be cut anywhere.
@@ -123,9 +154,15 @@ def _alternative(first: str, rests: set[str], *, in_word: bool) -> str:
 class Lexicon:
     """The markers of one request."""
 
-    __slots__ = ("_begun", "_by_head", "_in_word", "_longest", "_sorted", "_starts", "trigger")
+    __slots__ = ("_apart", "_begun", "_by_head", "_in_word", "_longest", "_sorted", "_starts", "trigger")
 
-    def __init__(self, markers: Iterable[str], extra: tuple[str, ...] = (), glued: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        markers: Iterable[str],
+        extra: tuple[str, ...] = (),
+        glued: tuple[str, ...] = (),
+        apart: tuple[str, ...] = (),
+    ) -> None:
         self._sorted = sorted(set(markers))
         by_head: dict[str, list[str]] = {}
         # Longest first: `<tool_call>` must not be taken for `<tool`.
@@ -137,16 +174,24 @@ class Lexicon:
         """By what has begun: no more than the markers have beginnings."""
         self._starts = frozenset((*extra, *map(_start, self._sorted)))
         self._in_word = frozenset(map(_start, glued))
+        self._apart = frozenset(map(_start, apart)) - frozenset(map(_start, set(self._sorted).difference(apart)))
         self.trigger = _trigger(self._starts, self._in_word)
 
-    def trigger_of_lines(self, firsts: frozenset[str], without: Collection[str] = ()) -> re.Pattern[str]:
-        """The same, but of line breaks only those whose line begins with one of these characters, or may."""
-        return _trigger(self._starts - {"\n", *without}, self._in_word, firsts)
+    def trigger_of_lines(self, firsts: _Starts, without: Collection[str] = ()) -> re.Pattern[str]:
+        """The same, but of line breaks only those whose line begins with one of these, or may."""
+        return _trigger(self._starts - {"\n", *without}, self._in_word, firsts, self._apart)
+
+    def trigger_in_json(self, without: Collection[str] = ()) -> re.Pattern[bytes]:
+        """What finds in the JSON of a text one of these places, white space at its end, or anything but plain ASCII.
+
+        Line breaks are no such places: they are written with a backslash there.
+        """
+        return _trigger_in_json(self._starts - {"\n", *without}, self._in_word, self._apart)
 
     @property
-    def firsts(self) -> frozenset[str]:
-        """The characters that its markers begin with."""
-        return frozenset(marker[0] for marker in self._sorted)
+    def starts(self) -> _Starts:
+        """What of its markers is looked for first."""
+        return self._starts
 
     def at(self, text: str, index: int) -> str | None:
         """The longest marker that stands at `index`."""
@@ -183,6 +228,9 @@ class Lexicon:
 
 # Agents send the same tools with every request: building takes longer than all that is looked up in it.
 @lru_cache(maxsize=256)
-def lexicon(markers: tuple[str, ...], extra: tuple[str, ...] = (), glued: tuple[str, ...] = ()) -> Lexicon:
-    """A lexicon, shared by requests with the same markers; the `glued` among them may stand behind a letter."""
-    return Lexicon(markers, extra, glued)
+def lexicon(
+    markers: tuple[str, ...], extra: tuple[str, ...] = (), glued: tuple[str, ...] = (), apart: tuple[str, ...] = ()
+) -> Lexicon:
+    """A lexicon, shared by requests with the same markers; the `glued` among them may stand behind a letter, those that
+    are `apart` not behind words on their line, unless they are glued to them."""
+    return Lexicon(markers, extra, glued, apart)

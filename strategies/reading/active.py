@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from attrs import frozen
+from attrs import field, frozen
 
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
@@ -13,13 +13,14 @@ from strategies.dialects.rows import TABLE
 from strategies.grammar.dialect import Context, Dialect, Opening
 from strategies.grammar.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, Lexicon, lexicon
 
-__all__ = ["Anchored", "Grammar", "family_of", "grammar_for"]
+__all__ = ["Anchored", "Begun", "Grammar", "family_of", "grammar_for"]
 
 _SHORT = 3
 """Characters of a start that is looked for in each marker."""
 _WORD = 4
 """Letters by which a text is looked for that has no sign at either end."""
 Rows = Mapping[str, tuple[Dialect, ...]]
+Begun = dict[str, tuple[tuple[str, Dialect], ...]]
 _MARKS = ("`", "~~~")
 """What code begins with."""
 
@@ -45,8 +46,15 @@ class Grammar:
     """What finds where something may begin in prose, but for line breaks before what begins no call."""
     stirs_in_fence: re.Pattern[str]
     """The same of a code fence, which a line of its marks may close."""
+    calm: re.Pattern[bytes]
+    """What finds in the JSON of a text that it is not plain ASCII in which nothing stirs."""
+    calm_in_fence: re.Pattern[bytes]
     starts: "Anchored"
     """One of these stands in every text in which anything but text can be found."""
+
+    begun: Begun = field(factory=dict)
+    begun_line: Begun = field(factory=dict)
+    """By what has begun of a marker: what it may come to, once asked; no more than the markers have beginnings."""
 
     @classmethod
     def of(cls, context: Context, dialects: Sequence[Dialect]) -> "Grammar":
@@ -65,6 +73,10 @@ class Grammar:
         glued = tuple(marker for marker, found in rows.items() if _opens_in_word(context, marker, found))
         anywhere_lexicon = lexicon(anywhere, (*_MARKS, "\n") if line_rows else _MARKS, glued)
         line_lexicon = lexicon(tuple(line_rows))
+        # A result means something behind a call alone, and nobody listens there.
+        opening_anywhere = (*rows, *REASONING, *REASONING_ENDS, *LEFTOVERS)
+        apart = tuple(marker for marker, found in rows.items() if not _opens_behind_words(context, marker, found))
+        stirring = lexicon(opening_anywhere, _MARKS, glued, apart)
         return cls(
             rows=rows,
             line_rows=line_rows,
@@ -75,8 +87,10 @@ class Grammar:
             tokens=frozenset(row.id for row in dialects if row.level == "A"),
             lexicon=anywhere_lexicon,
             line_lexicon=line_lexicon,
-            stirs=anywhere_lexicon.trigger_of_lines(line_lexicon.firsts),
-            stirs_in_fence=anywhere_lexicon.trigger_of_lines(frozenset("`~"), without=_MARKS),
+            stirs=stirring.trigger_of_lines(line_lexicon.starts),
+            stirs_in_fence=stirring.trigger_of_lines(frozenset("`~"), without=_MARKS),
+            calm=stirring.trigger_in_json(),
+            calm_in_fence=stirring.trigger_in_json(without=_MARKS),
             starts=Anchored.of(_starts((*anywhere, *line_rows, "```", "~~~"))),
         )
 
@@ -86,6 +100,16 @@ def _opens_in_word(context: Context, marker: str, rows: Iterable[Dialect]) -> bo
     if not marker[0].isalpha():
         return False
     return any(row.may_open(context, Opening(marker=marker, before="word")) for row in rows)
+
+
+_WORDS = ("a word ", "A word. ", "A word: ", "- word ")
+
+
+def _opens_behind_words(context: Context, marker: str, rows: Iterable[Dialect]) -> bool:
+    """Whether a marker that begins with a letter may open something behind words and a blank, on their line."""
+    if not marker[0].isalpha():
+        return True
+    return any(row.may_open(context, Opening(marker=marker, before=words)) for row in rows for words in _WORDS)
 
 
 def _starts(markers: Iterable[str]) -> list[str]:

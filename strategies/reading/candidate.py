@@ -44,6 +44,7 @@ class Gathering:
     __slots__ = ("_awaited", "_keeps", "_pieces", "_room", "_tail")
 
     holds = True
+    calm = None
 
     def __init__(self, awaited: str | re.Pattern[str], keeps: int, tail: str, room: int) -> None:
         self._awaited = awaited
@@ -66,6 +67,9 @@ class Gathering:
         if self._keeps:
             self._tail = whole[-self._keeps :]
         return len(text)
+
+    def overlook(self, text: str) -> None:
+        raise NotImplementedError("what goes on with a call is heard")
 
     @property
     def begun(self) -> int:

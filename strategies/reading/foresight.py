@@ -4,7 +4,7 @@ Asked only in an answer that has made no call yet: results and left-over tokens 
 """
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -17,7 +17,7 @@ from strategies.grammar.literal import (
     may_open_behind,
     may_open_fence,
 )
-from strategies.reading.active import Grammar
+from strategies.reading.active import Begun, Grammar
 
 __all__ = [
     "EVERY_LEVEL",
@@ -42,28 +42,44 @@ class Foresight:
     context: Context
     lexicon: Lexicon
     rows: Mapping[str, tuple[Dialect, ...]]
+    known: Begun
+    """By what has begun: what it may come to; shared by all who look for the same markers."""
 
     def may_open(self, text: str, at: int, before: str, levels: Container[str]) -> bool:
         """Whether a marker that stands or begins at `at` may open a call of one of these levels, behind `before`."""
         standing = self.lexicon.at(text, at)
-        begun = self.lexicon.begun(text, at)
         quoted: dict[tuple[str, bool], bool] = {}
-        place = Opening(marker="", before=before)
+        opening: Opening | None = None
+        last = ""
         # What stands there whole may also be the beginning of a longer marker, so both are asked about.
-        for marker in (standing, *begun) if standing else begun:
-            rows = self.rows.get(marker)
-            opening = Opening(marker=marker, before=before) if rows else place
-            for row in rows or ():
-                kind = (row.level, row.inline)
-                # Whether it is quoted is dear to tell, and told once for all of a kind.
-                # In the order of their price, as this is asked for every `<` of an answer.
-                if quoted.get(kind) or row.level not in levels or not row.may_open(self.context, opening):
-                    continue
-                if kind not in quoted:
-                    quoted[kind] = is_quoted(place, row.level, inline=row.inline)
-                if not quoted[kind]:
-                    return True
+        for marker, row in (*self._opened(standing), *self._begun(text, at)):
+            kind = (row.level, row.inline)
+            # Whether it is quoted is dear to tell, and told once for all of a kind; in the order of their price, as this
+            # is asked for every `<` of an answer.
+            if row.level not in levels or quoted.get(kind):
+                continue
+            if opening is None or marker != last:
+                opening, last = Opening(marker=marker, before=before), marker
+            if not row.may_open(self.context, opening):
+                continue
+            if kind not in quoted:
+                quoted[kind] = is_quoted(opening, row.level, inline=row.inline)
+            if not quoted[kind]:
+                return True
         return False
+
+    def _opened(self, marker: str | None) -> list[tuple[str, Dialect]]:
+        return [(marker, row) for row in self.rows.get(marker, ())] if marker is not None else []
+
+    def _begun(self, text: str, at: int) -> Sequence[tuple[str, Dialect]]:
+        """The markers that have begun there, with what they open: most are there for what they mean behind a call."""
+        begun = self.lexicon.begun(text, at)
+        if not begun:
+            return ()
+        rest = text[at:]
+        if (found := self.known.get(rest)) is None:
+            found = self.known[rest] = tuple(each for marker in begun for each in self._opened(marker))
+        return found
 
 
 def may_become(info: str, carriers: Iterable[str]) -> bool:
@@ -138,6 +154,7 @@ class Overhearing:
     holds = False
 
     __slots__ = (
+        "_calm",
         "_decided",
         "_foresight",
         "_from",
@@ -171,6 +188,7 @@ class Overhearing:
         self._levels = levels
         self._keeps_space = keeps_space
         self._search = (grammar.stirs_in_fence if is_in_fence else grammar.stirs).search
+        self._calm = grammar.calm_in_fence if is_in_fence else grammar.calm
         self._text = before
         """The last that was heard but for what is loose, and enough of what stands before it."""
         self._from = len(before.rstrip(_SPACE))
@@ -199,6 +217,15 @@ class Overhearing:
             self._last = text[-1]
             return 0
         return self._look(text, room)
+
+    @property
+    def calm(self) -> re.Pattern[bytes] | None:
+        # What is calm takes a word at its beginning for one that stands behind words, on their line.
+        return self._calm if self._is_clear and not (self._last.isspace() or self._last == "\0") else None
+
+    def overlook(self, text: str) -> None:
+        self._loose.append(text)
+        self._last = text[-1]
 
     @property
     def begun(self) -> int:
@@ -245,15 +272,12 @@ class Overhearing:
             if found == _WAITS:
                 decided = min(decided, at)
             match = self._search(whole, end + 1)
-        if decided < size:
-            # The white space in front of it waits too: it belongs to the markup if that is what comes of it.
-            decided = len(whole[:decided].rstrip())
-        elif not self._keeps_space and whole[-1].isspace():
-            decided = self._decided_of_space(whole)
+        if not self._keeps_space and whole[decided - 1].isspace():
+            decided = self._decided_of_space(whole if decided == size else whole[:decided])
             if decided < 0:
                 return -1
         decided = max(decided, self._decided)
-        # What stands before the last event has gone out: only characters of that one can still wait.
+        # What stands before the events that wait has gone out: only characters of theirs can still do so.
         # The second bound keeps an opener that is never decided from being looked at again with every event.
         if size - decided > room or size - begun > _MOST_BEGUN:
             return -1
@@ -272,7 +296,7 @@ class Overhearing:
         if whole[at] in "`~":
             return _LOUD if whole[at] == "~" or self._levels != _IN_REASONING else _SILENT
         lexicon = self._grammar.lexicon
-        standing, begins = lexicon.at(whole, at), lexicon.may_begin(whole, at)
+        standing, begins = lexicon.at(whole, at), lexicon.begun(whole, at)
         if standing is None and not begins:
             return _SILENT
         # What opens or closes reasoning changes how all that follows is read, wherever it stands.

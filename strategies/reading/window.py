@@ -73,8 +73,8 @@ class Window:
         self.grammar = grammar
         self.out = Outlet(context, grammar.families)
         self.openings = Openings(context, grammar, self.out.callers)
-        self._foresight = Foresight(context, grammar.lexicon, grammar.rows)
-        self._line_foresight = Foresight(context, grammar.line_lexicon, grammar.line_rows)
+        self._foresight = Foresight(context, grammar.lexicon, grammar.rows, grammar.begun)
+        self._line_foresight = Foresight(context, grammar.line_lexicon, grammar.line_rows, grammar.begun_line)
         self.tape = Tape()
         """All that has come and is in no event that has gone out."""
         self.buf = ""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.answer.body import BodyExchange
+from gateway.answer.facts import Facts
 from gateway.answer.quiet import Quiet
 from gateway.answer.stream import StreamExchange
 from gateway.core.errors import UpstreamDisconnected
@@ -234,7 +235,7 @@ def test_a_chunk_of_our_own_is_made_after_the_last_stamped_event() -> None:
 
 
 def test_nothing_is_quiet_before_it_is_known_what_is_loud() -> None:
-    assert Quiet().passes(event({"content": "x"})) is None
+    assert Quiet(Facts()).passes(event({"content": "x"})) is None
 
 
 def test_a_whole_answer_without_a_marker_is_text_and_needs_no_reading() -> None:
