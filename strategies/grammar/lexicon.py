@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 
-__all__ = ["END_TOKENS", "LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "lexicon", "line_of"]
+__all__ = ["END_TOKENS", "LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "Triggers", "lexicon", "line_of"]
 
 # By the templates of Qwen, DeepSeek, GLM, Kimi and MiniMax; the prompts of Cline; Seed-OSS; Magistral; Command;
 # Hermes; Apertus; Gemma 4; gpt-oss; Kimi K3.
@@ -151,18 +151,41 @@ def _alternative(first: str, rests: set[str], behind: str = "") -> str:
     return rf"{re.escape(first)}{behind}(?={whole}|(?:{cut})\Z)"
 
 
+class Triggers:
+    """What finds the places where one of some markers stands, in more than one kind of text.
+
+    The `glued` among them may stand behind a letter, those that are `apart` not behind words on their line, unless they
+    are glued to them.
+    """
+
+    __slots__ = ("_apart", "_glued", "_starts")
+
+    def __init__(
+        self, markers: Iterable[str], extra: Iterable[str], glued: Iterable[str], apart: Collection[str]
+    ) -> None:
+        near = set(markers).difference(apart)
+        self._starts = frozenset((*extra, *map(_start, markers)))
+        self._glued = frozenset(map(_start, glued))
+        self._apart = frozenset(map(_start, apart)).difference(map(_start, near))
+
+    def of_lines(self, firsts: _Starts, without: Collection[str] = ()) -> re.Pattern[str]:
+        """Of line breaks it finds those whose line begins with one of these, or may."""
+        return _trigger(self._starts.difference(without), self._glued, firsts, self._apart)
+
+    def in_json(self, without: Collection[str] = ()) -> re.Pattern[bytes]:
+        """In the JSON of a text it finds white space at its end and anything but plain ASCII, too.
+
+        Line breaks are no such places: they are written with a backslash there.
+        """
+        return _trigger_in_json(self._starts.difference(without), self._glued, self._apart)
+
+
 class Lexicon:
     """The markers of one request."""
 
-    __slots__ = ("_apart", "_begun", "_by_head", "_in_word", "_longest", "_sorted", "_starts", "trigger")
+    __slots__ = ("_begun", "_by_head", "_in_word", "_longest", "_sorted", "_starts", "trigger")
 
-    def __init__(
-        self,
-        markers: Iterable[str],
-        extra: tuple[str, ...] = (),
-        glued: tuple[str, ...] = (),
-        apart: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, markers: Iterable[str], extra: tuple[str, ...] = (), glued: tuple[str, ...] = ()) -> None:
         self._sorted = sorted(set(markers))
         by_head: dict[str, list[str]] = {}
         # Longest first: `<tool_call>` must not be taken for `<tool`.
@@ -174,19 +197,7 @@ class Lexicon:
         """By what has begun: no more than the markers have beginnings."""
         self._starts = frozenset((*extra, *map(_start, self._sorted)))
         self._in_word = frozenset(map(_start, glued))
-        self._apart = frozenset(map(_start, apart)) - frozenset(map(_start, set(self._sorted).difference(apart)))
         self.trigger = _trigger(self._starts, self._in_word)
-
-    def trigger_of_lines(self, firsts: _Starts, without: Collection[str] = ()) -> re.Pattern[str]:
-        """The same, but of line breaks only those whose line begins with one of these, or may."""
-        return _trigger(self._starts - {"\n", *without}, self._in_word, firsts, self._apart)
-
-    def trigger_in_json(self, without: Collection[str] = ()) -> re.Pattern[bytes]:
-        """What finds in the JSON of a text one of these places, white space at its end, or anything but plain ASCII.
-
-        Line breaks are no such places: they are written with a backslash there.
-        """
-        return _trigger_in_json(self._starts - {"\n", *without}, self._in_word, self._apart)
 
     @property
     def starts(self) -> _Starts:
@@ -228,9 +239,6 @@ class Lexicon:
 
 # Agents send the same tools with every request: building takes longer than all that is looked up in it.
 @lru_cache(maxsize=256)
-def lexicon(
-    markers: tuple[str, ...], extra: tuple[str, ...] = (), glued: tuple[str, ...] = (), apart: tuple[str, ...] = ()
-) -> Lexicon:
-    """A lexicon, shared by requests with the same markers; the `glued` among them may stand behind a letter, those that
-    are `apart` not behind words on their line, unless they are glued to them."""
-    return Lexicon(markers, extra, glued, apart)
+def lexicon(markers: tuple[str, ...], extra: tuple[str, ...] = (), glued: tuple[str, ...] = ()) -> Lexicon:
+    """A lexicon, shared by requests with the same markers; the `glued` among them may stand behind a letter."""
+    return Lexicon(markers, extra, glued)

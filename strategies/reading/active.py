@@ -11,7 +11,7 @@ from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
 from strategies.dialects.rows import TABLE
 from strategies.grammar.dialect import Context, Dialect, Opening
-from strategies.grammar.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, Lexicon, lexicon
+from strategies.grammar.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, Lexicon, Triggers, lexicon
 
 __all__ = ["Anchored", "Begun", "Grammar", "family_of", "grammar_for"]
 
@@ -74,9 +74,10 @@ class Grammar:
         anywhere_lexicon = lexicon(anywhere, (*_MARKS, "\n") if line_rows else _MARKS, glued)
         line_lexicon = lexicon(tuple(line_rows))
         # A result means something behind a call alone, and nobody listens there.
-        opening_anywhere = (*rows, *REASONING, *REASONING_ENDS, *LEFTOVERS)
-        apart = tuple(marker for marker, found in rows.items() if not _opens_behind_words(context, marker, found))
-        stirring = lexicon(opening_anywhere, _MARKS, glued, apart)
+        apart = [
+            marker for marker in rows if marker[0].isalpha() and not _opens_behind_words(context, marker, rows[marker])
+        ]
+        stirring = Triggers((*rows, *REASONING, *REASONING_ENDS, *LEFTOVERS), _MARKS, glued, apart)
         return cls(
             rows=rows,
             line_rows=line_rows,
@@ -87,10 +88,10 @@ class Grammar:
             tokens=frozenset(row.id for row in dialects if row.level == "A"),
             lexicon=anywhere_lexicon,
             line_lexicon=line_lexicon,
-            stirs=stirring.trigger_of_lines(line_lexicon.starts),
-            stirs_in_fence=stirring.trigger_of_lines(frozenset("`~"), without=_MARKS),
-            calm=stirring.trigger_in_json(),
-            calm_in_fence=stirring.trigger_in_json(without=_MARKS),
+            stirs=stirring.of_lines(line_lexicon.starts),
+            stirs_in_fence=stirring.of_lines(frozenset("`~"), without=_MARKS),
+            calm=stirring.in_json(),
+            calm_in_fence=stirring.in_json(without=_MARKS),
             starts=Anchored.of(_starts((*anywhere, *line_rows, "```", "~~~"))),
         )
 
@@ -107,8 +108,6 @@ _WORDS = ("a word ", "A word. ", "A word: ", "- word ")
 
 def _opens_behind_words(context: Context, marker: str, rows: Iterable[Dialect]) -> bool:
     """Whether a marker that begins with a letter may open something behind words and a blank, on their line."""
-    if not marker[0].isalpha():
-        return True
     return any(row.may_open(context, Opening(marker=marker, before=words)) for row in rows for words in _WORDS)
 
 
