@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from attrs import frozen
 
 from strategies.grammar.dialect import Context, Dialect, Opening
-from strategies.grammar.lexicon import REASONING, REASONING_ENDS, Lexicon
+from strategies.grammar.lexicon import REASONING, REASONING_ENDS, Lexicon, line_of
 from strategies.grammar.literal import (
     indents_code,
     is_announced_example,
@@ -141,6 +141,7 @@ _MOST_BEGUN = 256
 _BLANK = " \t\r"
 _SPACE = " \t\r\n"
 _IN_REASONING = "AB"
+_IN_FENCE = ("", "A")
 _THOUGHT = frozenset((*REASONING, *REASONING_ENDS))
 
 
@@ -182,7 +183,7 @@ class Overhearing:
         inline: int,
         keeps_space: bool,
     ) -> None:
-        is_in_fence = levels in ("", "A")
+        is_in_fence = levels in _IN_FENCE
         self._grammar = grammar
         self._foresight = foresight
         self._levels = levels
@@ -347,6 +348,8 @@ class Overhearing:
         """
         start = len(whole.rstrip())
         line = whole.rfind("\n", start) + 1
+        if self._levels in _IN_FENCE and not line and not line_of(_before(whole, start)):
+            return -1  # the end of reasoning begins a line, too
         if not line or line == len(whole) or self._levels == _IN_REASONING:
             return start
         # A form feed or a wide blank: what it indents is told apart by the reader, not here.
