@@ -270,8 +270,8 @@ class Overhearing:
                 return -1
             if found != _SILENT:
                 begun = min(begun, at)
-            if found == _WAITS:
-                decided = min(decided, at)
+            if found == _WAITS and at < decided:
+                decided = len(whole) - len(whole[at:].lstrip(_SPACE)) if whole[at] == "\n" else at
             match = self._search(whole, end + 1)
         if not self._keeps_space and whole[decided - 1].isspace():
             decided = self._decided_of_space(whole if decided == size else whole[:decided])
@@ -350,8 +350,10 @@ class Overhearing:
         line = whole.rfind("\n", start) + 1
         if self._levels in _IN_FENCE and not line and not line_of(_before(whole, start)):
             return -1  # the end of reasoning begins a line, too
-        if not line or line == len(whole) or self._levels == _IN_REASONING:
+        if not line or self._levels == _IN_REASONING:
             return start
+        if line == len(whole):  # a line of blanks before it may be indented as well
+            return -1 if "\n" in whole[start:].rstrip("\r\n") else start
         # A form feed or a wide blank: what it indents is told apart by the reader, not here.
         if whole[line:].strip(_BLANK):
             return -1

@@ -1,5 +1,6 @@
 """Events that go out unread: that nobody can tell, and which they are."""
 
+import json
 import random
 from typing import Any
 
@@ -107,11 +108,49 @@ def test_a_comment_leaves_behind_what_waits() -> None:
     assert exchange.feed(behind) == data + b": still there\n\n" + behind
 
 
-def test_two_that_wait_are_read() -> None:
+@pytest.mark.parametrize("contents", [("\n", "\n", " ", "then"), (" <", "re", "a", "x"), ("\n", "a", "ct", "s")])
+def test_several_wait_unread_and_are_late(contents: tuple[str, ...]) -> None:
+    exchange = begun()
+    events = [event({"content": content}) for content in contents]
+    assert [exchange.feed(each) for each in events] == [b"", b"", b"", b"".join(events)]
+    assert exchange._quiet.events == 4
+    assert exchange.facts.late_events == 2
+
+
+def test_one_that_is_decided_leaves_though_those_behind_it_wait() -> None:
+    exchange = begun()
+    one, two, three = (event({"content": content}) for content in ("\n", "a <", "rea"))
+    assert [exchange.feed(each) for each in (one, two, three)] == [b"", one, b""]
+    assert exchange.facts.late_events == 1
+
+
+def test_two_that_wait_are_read_where_the_first_is_a_line() -> None:
     exchange = begun()
     events = [event({"content": content}) for content in ("word ", " ", "\n", "then")]
     assert [exchange.feed(each) for each in events] == [b"", b"", b"", b"".join(events)]
     assert exchange.facts.late_events == 2
+
+
+def test_what_is_calm_would_be_heard_as_text() -> None:
+    rng = random.Random(5)
+    calm = 0
+    for _ in range(60):
+        text = hostile_text(rng)
+        listener = begun()._choice(0).listen()
+        assert listener is not None
+        while text:
+            size = rng.choice((1, 2, 4, 9))
+            part, text = text[:size], text[size:]
+            if (
+                listener.calm is not None
+                and listener.calm.search(json.dumps(part, ensure_ascii=False)[1:-1].encode()) is None
+            ):
+                calm += 1
+                assert listener.hear(part, len(part)) == 0
+                assert listener.calm is not None
+            elif listener.hear(part, len(part)) < 0:
+                break
+    assert calm > 300, "too few to show anything"
 
 
 def test_indentation_in_a_fence_leaves_at_once() -> None:

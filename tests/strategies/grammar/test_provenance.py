@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.core.events import End, Note, Text
 from strategies.base import Options
-from strategies.grammar.lexicon import Lexicon
+from strategies.grammar.lexicon import Lexicon, Triggers
 from strategies.grammar.provenance import Provenance
 from strategies.reading.factory import reader_factory
 from tests.support.cost import assert_linear
@@ -222,9 +222,17 @@ def test_long_markers_take_the_room_that_they_have() -> None:
 @pytest.mark.parametrize("word", ["function", "func", "fun", "f", "<x", "fa"])
 def test_of_line_breaks_only_those_are_found_whose_line_may_begin_with_a_marker(before: str, word: str) -> None:
     lexicon = Lexicon(("function.", "<x>"), ("\n",))
-    with_lines = lexicon.trigger_of_lines(frozenset("{x"))
+    with_lines = Triggers(("function.", "<x>"), (), (), ()).of_lines(frozenset(("{", "x", "tool")))
     text = f"a {before}{word}"
     found = [match.start() for match in lexicon.trigger.finditer(text) if match.group() != "\n"]
     assert [match.start() for match in with_lines.finditer(text)] == found
-    for line, is_found in (("{", True), (" \n\t{", True), ("y", False), (" \n", True), ("\ny", False)):
+    for line, is_found in (
+        ("{", True),
+        (" \n\t{", True),
+        ("y", False),
+        (" \n", True),
+        ("\ny", False),
+        ("to", True),
+        ("the", False),
+    ):
         assert (with_lines.search(f"1\n{line}") is not None) == is_found
