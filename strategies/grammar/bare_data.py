@@ -123,7 +123,7 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
         if key in NAME_KEYS and quote == '"' and not in_list:
             yield from _glance_at_name(cur, context, aliases=aliases)
         elif key in EXTRAS and quote == '"':
-            yield from _glance_behind(cur, context, keys, key)
+            yield from _glance_behind(cur, context, keys, key, aliases=aliases)
     elif not (yield from cur.starts("/")):
         raise Reject("no call")
     cur.back(start)
@@ -146,7 +146,7 @@ def _one_of(cur: Cursor, keys: Collection[str]) -> Steps:
         yield
 
 
-def _glance_behind(cur: Cursor, context: Context, keys: frozenset[str], key: str) -> Steps:
+def _glance_behind(cur: Cursor, context: Context, keys: frozenset[str], key: str, *, aliases: bool) -> Steps:
     """Look on behind an `id`, a `type` or a thought, as any record may begin with one: what calls are not numbered or
     named by, or a key that is none of a call's and no tool's parameter, decides it. Other values than words and numbers
     are not looked behind."""
@@ -165,6 +165,8 @@ def _glance_behind(cur: Cursor, context: Context, keys: frozenset[str], key: str
         if not (yield from cur.lit('"')):
             return
         key = yield from _one_of(cur, keys)
+        if key in NAME_KEYS and (yield from cur.lit('":')):
+            yield from _glance_at_name(cur, context, aliases=aliases)
         # The key that follows is one of a call: whether it is one is for the whole grammar to say.
         if key not in EXTRAS or not (yield from cur.lit('":')):
             return

@@ -54,8 +54,8 @@ class Foresight:
         # What stands there whole may also be the beginning of a longer marker, so both are asked about.
         for marker, row in (*self._opened(standing), *self._begun(text, at)):
             kind = (row.level, row.inline)
-            # Whether it is quoted is dear to tell, and told once for all of a kind; in the order of their price, as this
-            # is asked for every `<` of an answer.
+            # Whether it is quoted is dear to tell, and told once for all of a kind.
+            # In the order of their price, as this is asked for every `<` of an answer.
             if row.level not in levels or quoted.get(kind):
                 continue
             if opening is None or marker != last:

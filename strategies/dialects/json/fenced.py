@@ -60,7 +60,7 @@ def _parse(
     if opening.hint is None:
         if (yield from glance(cur, context)) == "&quot;":
             raise Reject("escaped", again=True, hint=_ESCAPED)
-        values = yield from _values(cur)
+        values = yield from _values(cur, context, opening)
     else:
         values = yield from _mended(cur, context, opening)
     form = "bare"
@@ -91,7 +91,7 @@ def _closers(cur: Cursor, opening: Opening) -> Steps:
     return () if found is None or found == ")" else ("call_opener_missing",)
 
 
-def _values(cur: Cursor) -> Steps:
+def _values(cur: Cursor, context: Context, opening: Opening) -> Steps:
     """All values that stand side by side here."""
     found: list[Parsed] = []
     while True:
@@ -109,24 +109,37 @@ def _values(cur: Cursor) -> Steps:
         found.append(parsed)
         surplus = yield from read_surplus(cur)
         found[-1] = evolve(parsed, steps=(*parsed.steps, *surplus))
-        if not (yield from _goes_on(cur)):
+        goes_on = yield from _goes_on(cur)
+        if not goes_on:
             return found
+        # A log, a record on each line, must not wait for its last one.
+        if goes_on == "line" and opening.fence is None and not found[-1].steps:
+            yield from cur.work(_standing(found[-1], context, opening))
+
+
+def _standing(parsed: Parsed, context: Context, opening: Opening) -> Turns[None]:
+    """`Reject` where one of several values is no call: then none of them is."""
+    yield from checking((yield from _drafts(parsed, context, "bare", opening)), context)
 
 
 def _goes_on(cur: Cursor) -> Steps:
-    """Move to the next value, if one follows."""
+    """Move to the next value, if one follows; whether it has a `line` of its own."""
     yield from _comments(cur)
     cur.anchor = start = cur.offset
+    found = "line" if "\n" in (yield from cur.match(_SPACE, _MOST_SPACE)) else "more"
     yield from cur.ws()
     if (yield from cur.lits((",", ";"))):
+        found = "more"
         yield from cur.ws()
-    goes_on = (yield from cur.peek(1)) == "{"
-    if not goes_on:
+    if (yield from cur.peek(1)) != "{":
+        found = ""
         cur.back(start)
     cur.anchor = None
-    return goes_on
+    return found
 
 
+_SPACE = re.compile(r"\s*")
+_MOST_SPACE = 64
 _COMMENTS = {"//": "\n", "<!--": "-->", "/*": "*/"}
 
 
