@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import structlog
 from attrs import define, frozen
 
+from gateway.background.garbage import Garbage
 from gateway.background.tick import Upkeep
 from gateway.config import load as config
 from gateway.config.load import Settings
@@ -135,7 +136,7 @@ async def build(
         listening = server(shared)
         closing.push_async_callback(listening.close)
         port = await listening.start(settings.host, settings.port)
-        hears: list[Callable[[], None]] = [upkeep.look_up]
+        hears: list[Callable[[], None]] = [upkeep.look_up, Garbage()]
         pulse = asyncio.get_running_loop().create_task(_beat(telemetry, shared, hears), name="pulse")
         closing.push_async_callback(_ended, pulse)
         return Gateway(

@@ -170,8 +170,10 @@ class OneTask(Connection):
                 if not self._goes_on(response):
                     break
                 del message, payload, head, request, response  # may be large, and the next request far away
-        except ConnectionError:
-            pass  # the client has left, or an answer has begun that cannot be gone on with
+        except (ConnectionError, asyncio.CancelledError):
+            # The client has left, or an answer has begun that cannot be gone on with. Nobody waits for this task's end:
+            # one that ended as cancelled would keep the error, with all its frames, and these the task.
+            pass
         except Exception as error:  # noqa: BLE001 - it is said
             self.log_exception("Unhandled exception", exc_info=error)
         finally:
@@ -184,10 +186,9 @@ class OneTask(Connection):
         self._request_in_progress = False
         if self._handler_waiter is not None and not self._handler_waiter.done():
             self._handler_waiter.set_result(None)  # who shuts the server down waits for this
-        if not self._force_close:
-            self._task_handler = None
-            if self.transport is not None:
-                self.transport.close()
+        self._task_handler = None
+        if not self._force_close and self.transport is not None:
+            self.transport.close()
 
     def _goes_on(self, response: web.StreamResponse) -> bool:
         """Whether another request may come; it has its time from now on."""
@@ -201,7 +202,9 @@ class OneTask(Connection):
 
     def _unread(self, request: HttpRequest, fault: Any) -> web.StreamResponse:
         """The answer to what the parser could not read."""
-        return self.handle_error(request, fault.status, fault.exc, fault.message)
+        answer = self.handle_error(request, fault.status, fault.exc, fault.message)
+        fault.exc.__traceback__ = None  # it leads to the frame that holds the fault
+        return answer
 
     async def _linger(self, payload: StreamReader) -> None:
         """Read the rest of a body away, for a while; the connection ends where there is still more."""

@@ -111,6 +111,7 @@ async def run(
     finally:
         state.close()
         account(state)
+        _forget_frames(state.error)
         # Its task goes on with the next one.
         ID_TOLD.set(UNTOLD)
         TRACE_TOLD.set(UNTOLD)
@@ -150,6 +151,14 @@ def account(state: RequestState) -> None:
             end_span(state.span, summary, state.shared.mask)
     except Exception:
         log.exception("accounting_failed", route=state.route)
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """An error that the request keeps leads to it again by the frames that it has passed, and from there to all it
+    held: so it would live on until the collector comes, which is hours."""
+    while error is not None and error.__traceback__ is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def error_response(error: GatewayError, state: RequestState) -> Whole:

@@ -179,6 +179,12 @@ class Candidate:
             if not text:
                 return False
 
+    def close(self) -> None:
+        """It is over, and what it was given leads to it no more: else it would live until the collector comes."""
+        self._steps.close()
+        self._cursor.source = None
+        self._arguments = Arguments(None)
+
     def _admit(self, text: str) -> tuple[str, str]:
         # One character more than may be held, or the bound could never be seen to be exceeded.
         room = self._limit + 1 - self._size - self._used
@@ -205,7 +211,7 @@ class Candidate:
         self._ended = False
         self._finishing: Turns[None] | None = None
         """What is still done for a call that is complete."""
-        self._steps = self._parsing()
+        self._steps: Generator[Draft | None, None, None] = self._parsing()
 
     def _begin_call(self) -> None:
         self._call_at = self._start_at + self.accounted

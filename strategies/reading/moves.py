@@ -95,11 +95,12 @@ class Call:
         if window.out.held is not None:
             window.out.held.cut |= candidate.cut
         window.spent += candidate.made
-        # It lives until the collector comes: what it still held would be freed then, in one go.
+        # What it still held would be freed with it, in one go.
         candidate.made.clear()
         window.offset = self._started + candidate.accounted
         blind = window.openings.ended(candidate, window.offset)
         window.give(candidate.rest)
+        candidate.close()
         # It never moves back: what has been refused would begin again at each of its characters.
         window.blind = max(window.blind, window.offset + blind)
         return self.after

@@ -1,14 +1,15 @@
 """Model servers that break, lie or flood: the client gets their own words or an error that it understands, in time."""
 
 import asyncio
+import gc
 import gzip
 import json
 from typing import Any
 
 import pytest
 
-from tests.attacks.conftest import CALL, Arena, calls_of
-from tests.support.client import chat
+from tests.attacks.conftest import CALL, HONEST, TOOLS, Arena, calls_of
+from tests.support.client import chat, open_connection, post_bytes
 from tests.support.faulty_upstream import (
     DONE,
     STREAM_HEAD,
@@ -21,6 +22,7 @@ from tests.support.faulty_upstream import (
     stream,
     text,
 )
+from tests.support.processes import until
 
 FINISH = event(finish="stop")
 ARGUMENTS = '{"path":"a.py"}'
@@ -221,3 +223,58 @@ async def test_a_list_of_thousands_of_models_holds_nobody_up(arena: Arena) -> No
     await look("/healthz")
     assert len(json.loads(await listing)["data"]) == 3_000
     assert ended == ["/healthz", "/v1/models"]
+
+
+async def babbles(connection, received):
+    await connection.send(STREAM_HEAD)
+    while not connection.gone.is_set():
+        await connection.send(text("a word "))
+
+
+ENDINGS: dict[str, Script] = {
+    "a call": stream(text("I look.\n"), text(CALL), FINISH, DONE),
+    "whole": answer_json(completion(CALL)),
+    "cut in a call": stream(text("I look.\n"), text(CALL[:30])),
+    "no JSON": stream(text("a"), b"data: {\n\n", DONE),
+    "choices that nobody asked for": stream(
+        event(choices=[{"index": number, "delta": {"content": "x"}} for number in range(20)]), DONE
+    ),
+    "the client leaves": babbles,
+    "no request": HONEST,
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_a_request_that_has_ended_leaves_nothing_for_the_collector(arena: Arena, ending: str) -> None:
+    """Whatever it held would live on in each worker, for hours: a cycle that got old is hardly looked for."""
+    await arena.begin()
+    script = ENDINGS[ending]
+    await arena.ask()
+
+    def connections() -> int:
+        return sum("OneTask.start" in repr(task.get_coro()) for task in asyncio.all_tasks())
+
+    others = connections()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):
+            arena.upstream.script = script
+            if ending == "no request":
+                await arena.send(b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: no\r\n\r\n")
+            elif script is babbles:
+                reader, writer = await open_connection(arena.url)
+                writer.write(post_bytes(chat(stream=True, tools=TOOLS)))
+                await reader.readuntil(b"a word")
+                writer.transport.abort()
+            else:
+                await arena.ask(stream=ending != "whole")
+        await until(lambda: connections() <= others)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = {type(each).__name__ for each in gc.garbage if type(each).__module__.startswith(("gateway", "strat"))}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert left == set()
