@@ -71,12 +71,14 @@ class Gateway:
     def reload(self, settings: Settings) -> None:
         """Use new settings from the next request on; raises `ConfigError` and keeps the old ones when they fail."""
         upstream_url = settings.upstream_url or (self._demo.url if self._demo is not None else None)
+        # The demo is started by `build`: it cannot appear while the gateway runs.
         if upstream_url is None and settings.is_demo:
             raise ConfigError(["UPSTREAM_URL: cannot be taken away while the gateway runs"])
         # Built before anything is replaced: what fails leaves the old ones whole.
         self.shared.configuration = Configuration.build(
             settings, self._strategies, upstream_url=upstream_url if settings.is_demo else None
         )
+        # Moved and not made anew: it counts those that are being answered.
         self.shared.admission.limit = settings.max_concurrency
         self.upkeep.follow(settings)
         self.settings, waiting = config.within_reach(settings, self.settings, "reload")
@@ -103,6 +105,7 @@ async def build(
         configuration = Configuration.build(
             settings, loaded.strategies, upstream_url=None if demo is None else demo.url
         )
+        # Pushed in the order in which they begin, so that each is closed before what it stands on.
         client = UpstreamClient.create()
         closing.push_async_callback(client.close)
         tracing = _tracing() if settings.traces == "otel" else None
@@ -131,7 +134,9 @@ async def build(
         # Held by the stack, and ended before the store is closed that it writes to.
         work = asyncio.get_running_loop().create_task(upkeep.run(), name="upkeep")
         closing.push_async_callback(_ended, work)
+        # Behind the task on the stack, so before its end: the last records need the one that writes them.
         closing.push_async_callback(upkeep.finish)
+        # Before the gateway listens, so that the first request is in what is scraped.
         metrics_url = await _start_metrics(settings, shared, closing)
         listening = server(shared)
         closing.push_async_callback(listening.close)
@@ -149,6 +154,7 @@ async def build(
             demo=demo,
             strategies=loaded.strategies,
             hears_pulse=hears,
+            # Only now that all has begun: a fault above closes what had.
             closing=closing.pop_all(),
         )
 
@@ -245,6 +251,7 @@ class _Journal:
 async def _serve(
     settings: Settings, environ: Mapping[str, str], metrics: Metrics, journal: _Journal, post: Post
 ) -> None:
+    # Without handlers yet: a signal while it starts ends the process as it does any other.
     gateway = await build(post.own(settings), metrics=metrics, server=post.server)
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
@@ -263,6 +270,7 @@ async def _serve(
     loop.add_signal_handler(signal.SIGINT, interrupted)
     loop.add_signal_handler(signal.SIGTERM, ending.set)
     loop.add_signal_handler(signal.SIGHUP, reload)
+    # Once before the freeze, or garbage of the start would be kept for ever.
     gc.collect()
     gc.freeze()  # what start-up made lives as long as the process: the collector need not look at it again
     gc.set_threshold(*GC_THRESHOLDS)
@@ -279,12 +287,14 @@ async def _serve(
             await ending.wait()
             for task in looking:
                 task.cancel()
+            # Told first: whoever hands out connections sends the next ones elsewhere while these end.
             post.leaving()
             draining = loop.create_task(gateway.drain(), name="drain")
             with suppress(asyncio.CancelledError):
                 await draining
     finally:
         post.end()
+        # Given back before the rest is closed, so that a signal can still end what hangs.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
         await gateway.close()
@@ -301,6 +311,7 @@ def _reload(gateway: Gateway, environ: Mapping[str, str], journal: _Journal, pos
         telemetry.set("toolgate_config_last_reload_successful", {}, 0)
         post.reloaded(error.faults)
         return
+    # The settings as they are in force, some of which may wait for a restart.
     journal.follow(gateway.settings)
     log.info("reloaded", settings=settings.digest())
     _inform(telemetry, settings)
@@ -363,6 +374,7 @@ def tell_lasting(shared: Shared, now: float) -> None:
 async def _beat(metrics: Metrics, shared: Shared, hears: Sequence[Callable[[], None]]) -> None:
     loop = asyncio.get_running_loop()
     while True:
+        # By the loop's own clock: what is late here is late for every request.
         due = loop.time() + PULSE_S
         await asyncio.sleep(PULSE_S)
         metrics.observe("toolgate_event_loop_lag_seconds", {}, max(0.0, loop.time() - due))

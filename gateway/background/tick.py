@@ -91,6 +91,7 @@ class Upkeep:
             telemetry,
         )
         try:
+            # A gateway without its store still answers: what it would keep is counted as lost until the store is there.
             await store.open()
         except StoreError as error:
             log.error("store_unavailable", fault=str(error))
@@ -109,6 +110,7 @@ class Upkeep:
             rules=settings.rollout_rules(),
             clock=time.time,
             salt=salt.value,
+            # Told by the agent and not read back from the store: it is in force before it is recorded.
             on_decision=_Decisions(recorder, telemetry),
         )
         await agent.tick()  # a rollback that others know of holds for the first request, too
@@ -134,6 +136,7 @@ class Upkeep:
     def follow(self, settings: Settings) -> None:
         """New settings are in force."""
         self.agent.rules = settings.rollout_rules()
+        # New rules may make something due that nothing else would wake for.
         self._wake()
         self._redactor = Redactor(settings.secrets())
         self.recorder.retention_s = settings.retention_s
@@ -148,6 +151,7 @@ class Upkeep:
 
     async def finish(self) -> None:
         """Share the last counts and write the last records, while `run` still goes on."""
+        # The counts first: records may take all of the time that is left.
         await self.agent.tick()
         await self.recorder.close(CLOSE_S)
 
@@ -170,12 +174,14 @@ class Upkeep:
         return is_shared and self.store.is_up
 
     def _wake(self) -> None:
+        # Only a rest is broken off: while awake the next tick is near in any case.
         if not self._awake:
             self._woken.set()
         self._awake = AWAKE_TICKS
 
     async def _follow(self) -> None:
         """Look at the store several times a second, and rest where the store says by itself when others wrote."""
+        # Before the first tick: what others write while it runs is not missed.
         end_watch = self.store.watch(self._wake)
         self.agent.hears(self._wake)
         has_rested = True
@@ -185,6 +191,7 @@ class Upkeep:
                 # A store that does not say when others wrote has to be asked for ever.
                 self._awake = max(0, self._awake - 1) if self._is_still and end_watch is not None else AWAKE_TICKS
                 has_rested = not self._awake
+                # A wake during the tick has set `_awake`, so the wait is a short one.
                 self._woken.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(REST_S if has_rested else TICK_S):
@@ -206,6 +213,7 @@ class Upkeep:
     async def _tried(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
+        # Whatever a store does: the other work of this tick, and the next tick, go on.
         except Exception:
             log.exception("upkeep_failed")
 
@@ -216,6 +224,7 @@ class Upkeep:
     def _show(self) -> None:
         """Put the rollout's state into the metrics."""
         telemetry, now = self.telemetry, self.agent.snapshot()
+        # All of them, with nought for the others: a series that is left out would keep its last value on a dashboard.
         for state in get_args(State):
             telemetry.set("toolgate_rollout_state", {"state": state}, float(state == now.state))
         telemetry.set("toolgate_rollout_percent", {"kind": "target"}, now.percent_target / 100)
@@ -239,6 +248,7 @@ class Upkeep:
         self._salt = await kept_secret(self.store, SALT_NAME, lambda: held.value)
         if self._salt.value == held.value:
             return
+        # The store is away again: the one that all share stays in force.
         if held.is_shared and not self._salt.is_shared:
             self._salt = held
             return

@@ -85,6 +85,7 @@ _TIMES: dict[str, Reader] = {
 def _keywords(raw: str) -> tuple[str, ...]:
     """Keywords of JSON schema that can be done without."""
     found = names(raw)
+    # Others change what a value may be: without them a model would write what no tool takes.
     unknown = sorted(set(found) - LOWERABLE)
     if unknown:
         raise ValueError(f"{unknown[0][:64]!r} is none of {', '.join(sorted(LOWERABLE))}")
@@ -101,6 +102,7 @@ def _wires(raw: str) -> tuple[str, ...]:
 
 
 def _wires_or_auto(raw: str) -> tuple[str, ...]:
+    # Nothing is the word for it inside, as it is where the setting is not there.
     return () if raw.strip().lower() == "auto" else _wires(raw)
 
 
@@ -164,12 +166,14 @@ def read_routes(tables: Mapping[str, Any], faults: list[str], *, path: str) -> R
 
 def _upstream(name: str, table: Any, faults: list[str], path: str) -> UpstreamSettings | None:
     where = f"{path}: upstreams.{name[:MAX_NAME_CHARS]}"
+    # Names become labels of metrics and parts of keys in the store.
     if not (0 < len(name) <= MAX_NAME_CHARS and _NAME.issuperset(name)) or name == "default":
         faults.append(f"{where}: a name is at most 64 letters, digits, dots, dashes; default is UPSTREAM_URL's own")
         return None
     if not isinstance(table, dict):
         faults.append(f"{where}: must be a table: [upstreams.{name}]")
         return None
+    # The tables of kinds have values that are no text, and are read by their own types.
     plain = {key: value for key, value in table.items() if key not in _OPTIONS}
     values = _values(plain, _UPSTREAM, where, faults)
     options = {kind: _options(table[kind], kind, where, faults) for kind in _OPTIONS if kind in table}
@@ -180,6 +184,7 @@ def _upstream(name: str, table: Any, faults: list[str], path: str) -> UpstreamSe
         return None
     upstream = UpstreamSettings(name=name, **values)
     for kind in options:
+        # Told and not passed over: most likely the `kind` is what is wrong.
         if kind != upstream.kind:
             faults.append(f"{where}.{kind}: this server is of the kind {upstream.kind}")
     return evolve(upstream, options=options.get(upstream.kind))
@@ -195,6 +200,7 @@ def _options(table: Any, kind: str, where: str, faults: list[str]) -> KindOption
     unknown = [key for key in table if key not in known]
     faults += [f"{where}.{kind}: {key[:64]!r} is none of {', '.join(known)}" for key in unknown]
     try:
+        # Without the unknown ones, which are told: what else is wrong with the table is found in the same run.
         return msgspec.convert({key: value for key, value in table.items() if key in known}, made)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         faults.append(f"{where}.{kind}: {error}")
@@ -220,6 +226,7 @@ def _values(table: Mapping[str, Any], readers: Mapping[str, Reader], where: str,
         from_file = name in _SECRETS and name != key
         reader = readers.get(name if from_file else key)
         if reader is None:
+            # Never the value, which may be a key under a name that was misspelt.
             faults.append(f"{where}: {key[:64]!r} is none of {', '.join(sorted(readers))}")
             continue
         try:

@@ -78,13 +78,16 @@ def answer(body: Mapping[str, Any]) -> ScriptedAnswer:
     messages = _messages(body)
     last = messages[-1] if messages else {}
     said = _text(last.get("content"))
+    # A result is told in the role of a user where the gateway wrote the tools into the prompt.
     if last.get("role") == "tool" or said.startswith(_RESULT_HEADS):
         return ScriptedAnswer(
             pieces=(f'The tool answered: "{_quoted(_result(said))}". That is all I needed, the task is done.',)
         )
     tools = _offered(body, messages)
+    # Only a person is answered with a call: an agent's loop must come to its end.
     if model == "demo-prose" or not tools or last.get("role") != "user":
         return ScriptedAnswer(pieces=(_prose(model, said, bool(tools)),))
+    # Agents send whole projects, and patterns are tried on this.
     asked = said[:_MAX_ASKED_CHARS]
     tool = _fitting(tools, asked, body.get("tool_choice"))
     return _called(model, tool, _arguments(tool, asked))
@@ -226,6 +229,7 @@ def _fitting(tools: Sequence[Tool], asked: str, choice: object) -> Tool:
         about = set(_WORD.findall(tool.description[:_MAX_ASKED_CHARS].lower()))
         return tool.name == wanted, len(words & name), len(words & about)
 
+    # The first of several that fit alike: the same question gets the same tool.
     return max(tools, key=shared)
 
 
@@ -236,6 +240,7 @@ def _arguments(tool: Tool, asked: str) -> dict[str, Any]:
     needed = tool.parameters.get("required")
     samples = sample_arguments(tool)
     arguments = {}
+    # In the order of the schema, not of the question: the same answer, byte by byte, each time.
     for name, schema in fields.items():
         found = _found(name, schema if isinstance(schema, dict) else {}, asked)
         if found is not None:

@@ -191,6 +191,7 @@ def words_of(looks: Looks, key: str) -> Sequence[str]:
         case "reason":
             return [call.reason for call in broken(looks.calls)]
         case "decision":
+            # What only looked like a call is on no line, so no filter finds it.
             return [call.decision for call in looks.calls if call.decision != "refused" or is_meant(call)]
         case _:
             return ()
@@ -252,6 +253,7 @@ class Row:
 
 def shown_call(calls: Sequence[C]) -> C | None:
     """The candidate that a line and its detail are about: a call, else the broken one that came furthest."""
+    # The first that went out: the others stand in the detail.
     if sent := _sent(calls):
         return sent[0]
     overheard = (call for call in calls if call.decision == "overheard")
@@ -279,6 +281,7 @@ def row_of(head: Head, *, cursor: str, next_: Next, labels: Mapping[int, bool] |
 def kind_of(looks: Looks) -> Kind:
     """What happened, in one word."""
     shown = shown_call(looks.calls)
+    # Before the errors: the client has its call, whatever came behind it.
     if shown is not None and shown.decision in _SENT:
         return _SENT[shown.decision]
     # An error that ended an answer says less of it than the candidates that it held.
@@ -288,6 +291,7 @@ def kind_of(looks: Looks) -> Kind:
         return "cut" if shown.reason == "cut" else "text"
     if looks.native_calls:
         return "native"
+    # Last, as a call that nobody offered a tool for changes nothing for the client.
     return "prose" if shown is None else "overheard"
 
 
@@ -325,11 +329,13 @@ def next_of(at: float, outcomes: Iterable[OutcomeRecord | Told], request_id: str
 
     What its own request told is of the answer before it, though it was told later than the request began.
     """
+    # By both, as an outcome's record holds the id and what stands beside it a checksum.
     own = {request_id, hash(request_id)} if request_id else set()
     later = sorted(
         (each for each in outcomes if each.at > at and each.reported_by not in own), key=lambda each: each.at
     )
     turn = [each for each in later if each.reported_by == later[0].reported_by and each.at <= later[0].at + _TURN_S]
+    # One word against it outweighs the rest: a turn may bring a result for each of several calls.
     for each in turn:
         if each.outcome == "rejected":
             return Next("rejected", each.reason)

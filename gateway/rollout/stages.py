@@ -109,6 +109,7 @@ class RolloutRules:
 
     def digest(self) -> str:
         """Names the settings that say who is live; where they change, the configuration is a new one."""
+        # The same in every process and version that knows these names, unlike `hash`.
         shown = "|".join(f"{name}={getattr(self, name)!r}" for name in _CONFIGURATION)
         return blake2b(shown.encode(), digest_size=8).hexdigest()
 
@@ -194,12 +195,14 @@ def begun(rules: RolloutRules, now: float, by: str) -> RolloutState:
 def in_force(state: RolloutState, rules: RolloutRules, *, killed: bool = False) -> InForce:
     """What the next requests get in a state; `killed` by a switch of the process itself."""
     slices_off = frozenset(state.slices_off)
+    # The switch before all else: it holds whatever anybody decides under it.
     if killed or state.killed or state.state == "off":
         return InForce(mode="off", epoch=state.epoch, slices_off=slices_off)
     if state.state == "rolled_back":
         return InForce(mode=rules.rollback_mode, epoch=state.epoch, slices_off=slices_off)
     if state.state == "dry_run":
         return InForce(mode="dry_run", epoch=state.epoch, slices_off=slices_off)
+    # Paused is what it was, frozen: whose arm is assigned in another way would change it with the pause.
     mode: Literal["canary", "full"] = "full" if "full" in (state.state, state.paused_from) else "canary"
     return InForce(mode=mode, percent=state.percent, epoch=state.epoch, slices_off=slices_off)
 
@@ -285,6 +288,7 @@ def rolled_back(
     """Nobody is live any more, until somebody resumes or brings new settings."""
     if state.state not in _LIVE:
         raise Refused(f"nobody is live: the rollout is {state.state}")
+    # Older ones are forgiven: by then most likely another version runs.
     rollbacks = _apart((*(at for at in state.rollbacks if now - at < _DAY_S), now))
     # Twice as long each time: a fault that comes again with every try is not tried all day.
     wait_s = min(rules.rollback_cooldown_s * 2.0 ** (len(rollbacks) - 1), max(_DAY_S, rules.rollback_cooldown_s))
@@ -335,6 +339,7 @@ def paused(state: RolloutState, *, now: float, by: str, reason: str, cause: str 
     """The share is frozen; with a cause, until that is gone."""
     if state.killed or state.state not in _LIVE or (state.state == "paused" and not state.pause_cause):
         raise Refused(f"there is nothing to pause: the rollout is {shown_state(state)}")
+    # A pause by hand may come on top of one with a cause, and takes its place.
     came_from = state.paused_from or state.state
     after = _next(state, reason, now, by, state="paused", paused_from=came_from, pause_cause=cause, cause_at=now)
     return _changed(state, after, "pause")
@@ -383,6 +388,7 @@ def held(state: RolloutState, gates: tuple[str, ...], *, now: float, by: str, nu
 
 def more_careful(one: RolloutState, other: RolloutState) -> RolloutState:
     """What holds when two histories meet: the state that lets fewer be live, and what either of them forbids."""
+    # By an order of their own, so that every process that meets both comes to the same one.
     careful, bold = sorted((one, other), key=_boldness)
     if careful == bold:
         return careful
@@ -434,6 +440,7 @@ def _restarted(state: RolloutState, rules: RolloutRules, now: float, by: str, re
 
 def _next(before: RolloutState, reason: str, now: float, by: str, /, **changes: Any) -> RolloutState:
     """The state after a change; a pause and what held it are over unless the change says so."""
+    # Here and not in each change: one that is forgotten would hold back a rollout for a gate of last week.
     fresh: dict[str, Any] = {"paused_from": None, "pause_cause": "", "held": ()}
     return evolve(before, revision=before.revision + 1, reason=reason, by=by, at=now, **{**fresh, **changes})
 

@@ -72,6 +72,7 @@ def _said(_: click.Context, __: click.Parameter, reason: str) -> str:
     """A reason that can be kept and shown anywhere."""
     if not reason.strip():
         raise click.BadParameter("say something")
+    # It is shown on pages and in terminals later, where it must not move a cursor or hide a line.
     return visible(reason)
 
 
@@ -106,6 +107,7 @@ def status(as_json: bool, watch: bool) -> None:
     """
     settings = effective_settings()
     stored = _stored(settings)
+    # Run from another machine, or with another file: what is shown is the store's, the gates are judged by these.
     if stored.is_known and stored.state.digest != settings.rollout_rules().digest():
         click.echo("note: the rollout settings given here are not those in force", err=True)
     shown = _documented(stored, settings)
@@ -113,6 +115,7 @@ def status(as_json: bool, watch: bool) -> None:
     while watch:
         time.sleep(_WATCH_S)
         now = _documented(_read(settings), settings)
+        # Only a change is printed, so that a log of it holds the rollout's history and nothing else.
         if now != shown:
             shown = now
             _begin_anew()
@@ -139,6 +142,7 @@ def history(most: int, as_json: bool) -> None:
         click.echo("no decision has been recorded")
     for each in decisions:
         where = "" if each["slice"] == "all" else f" {each['slice']}"
+        # A slice changes no state of the rollout: an arrow from it to itself would say nothing.
         moved = "" if each["before"] == each["after"] else f", {each['before']} -> {each['after']}"
         click.echo(f"{each['at']}  {each['decision']}{where}{moved}  by {each['by']}: {each['reason']}")
         for line in _evidence_lines(each):
@@ -238,6 +242,7 @@ def slice_(named: str, switch: str) -> Mapping[str, Any]:
     """
     from strategies.dialects.rows import TABLE  # here: nothing else needs it, and it is slow to import
 
+    # The strategy is not looked up: plug-ins of the gateway need not be installed where this runs.
     strategy, _, dialect = named.partition("/")
     dialects = {row.id for row in TABLE}
     if not strategy or dialect not in dialects:
@@ -253,6 +258,7 @@ def _change(decide: Decide, *, yes: bool, dry_run: bool, as_json: bool) -> None:
     # Once before it is asked, so that nobody confirms what cannot be done.
     with _refusals():
         after, _ = decided(decide, stored, time.time())
+    # Behind the refusals: a dry run of what cannot be done ends as the real one would.
     if dry_run:
         click.echo(f"would change: {_in_words(stored.state, after.state)}", err=True)
         _show(_documented(after, settings), as_json=as_json)
@@ -261,6 +267,7 @@ def _change(decide: Decide, *, yes: bool, dry_run: bool, as_json: bool) -> None:
     # Anew, on what the store holds by then: somebody else may have changed it while this one thought.
     with _refusals():
         done: Done = on_store(settings, lambda store: change(store, settings.rollout_rules(), decide, time.time))
+    # No failure: gateways act by the state, and whoever kills one must not be told that he has not.
     if done.unrecorded:
         click.echo(f"warning: it is in force, but could not be recorded: {done.unrecorded}", err=True)
     click.echo(f"changed: {_in_words(stored.state, done.after.state)}", err=True)
@@ -297,6 +304,7 @@ def _read(settings: Settings) -> Stored:
 def _ask(before: RolloutState, after: RolloutState, *, yes: bool) -> None:
     if yes:
         return
+    # A pipe at its end would answer for the operator.
     if not sys.stdin.isatty():
         _leave("there is no terminal to ask on: add --yes", EXIT_USAGE)
     if not click.confirm(f"{_in_words(before, after)}. Go on?", err=True):
@@ -352,6 +360,7 @@ def _switch(settings: Settings) -> str:
     """The switch that gateways under these settings see."""
     if settings.kill_switch:
         return "kill_setting"
+    # Looked at here, on this machine: on another one the file may say something else, so it is told as what is seen.
     path = settings.kill_switch_file
     return "kill_file" if path is not None and os.path.exists(path) else ""
 
@@ -380,6 +389,7 @@ def _show(document: dict[str, Any], *, as_json: bool) -> None:
     for each in document["switched_off"]:
         said = f"{each['at']} by {each['by']}: {each['reason']}"
         rows[f"  {each['slice']}"] = "; ".join((said, *_evidence_lines(each)))
+    # The whole command, to be copied: names of slices are long.
     for name in document["slices_off"]:
         rows[f"  {name} on"] = f'toolgate rollout slice {name} on --reason "the cause is mended"'
     if document["cooldown_until"]:

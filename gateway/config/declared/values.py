@@ -61,12 +61,14 @@ Reader = Callable[[str], Any]
 CALL_MODES = ("auto", "count", "mend")
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
+# No KB and MB: half of those who write them mean 1,000 and half 1,024.
 _SIZE = re.compile(r"([0-9]{1,18}) ?(B|KiB|MiB|GiB)?", re.IGNORECASE)
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _LONG_WORD = re.compile(r"[A-Za-z0-9]{16,}")
+# Longer than anybody waits for a model: a number beyond it is a typing error.
 _MAX_WAIT_S = 7 * 24 * 3600
 
 
@@ -77,6 +79,7 @@ def text(raw: str) -> str:
 
 def secret(raw: str) -> str:
     """Text that can stand in a header: printable ASCII without white space."""
+    # A line break would end the header and begin another; what is pasted often ends in one.
     if not raw.isascii() or not raw.isprintable() or " " in raw:
         raise ValueError("must be printable ASCII without white space")
     return raw
@@ -138,6 +141,7 @@ def whole(low: int, high: int) -> Reader:
     """A whole number within bounds."""
 
     def read(raw: str) -> int:
+        # Before `int`, which also takes `1_000`, other scripts' digits and as many of them as one likes.
         if not re.fullmatch(r"[+-]?[0-9]{1,15}", raw) or not low <= int(raw) <= high:
             raise ValueError(f"must be a whole number from {low} to {high}")
         return int(raw)
@@ -179,6 +183,7 @@ def percent(raw: str) -> int:
 def percents(raw: str) -> tuple[int, ...]:
     """Rising shares, comma-separated, each as `percent` reads it."""
     steps = tuple(percent(part) for part in names(raw))
+    # Nought as a first step would be a canary that nobody is in, waiting for requests that never come.
     if not steps or list(steps) != sorted(set(steps)) or steps[0] == 0:
         raise ValueError("must be rising shares in percent, such as 1,5,25,50,95")
     return steps
@@ -216,7 +221,9 @@ def host_name(raw: str) -> str:
 def host_names(raw: str) -> tuple[Authority, ...]:
     """Names under which the gateway is asked, comma-separated, each with a port or without."""
     found = []
+    # An empty value is a fault too: who sets it expects something to be let in.
     for part in names(raw) or ("",):
+        # An address of IPv6 without its brackets: its last group must not be taken for a port.
         name = f"[{part}]" if part.count(":") > 1 and "[" not in part else part
         authority = parse_authority(name)
         if authority is None:
@@ -234,6 +241,7 @@ def origins(raw: str) -> tuple[Origin, ...]:
     for part in names(raw) or ("",):
         is_any = part.endswith("://*")
         origin = parse_origin(part.removesuffix("*") + "any" if is_any else part)
+        # Any page of the web is never meant; extensions of editors have hosts that are made anew with each install.
         if origin is None or not origin.host or (is_any and origin.is_web):
             raise ValueError(
                 "must be origins as scheme://host or scheme://host:port without a path, such as "
@@ -255,6 +263,7 @@ def http_url(raw: str) -> str:
         raise ValueError("must be an http:// or https:// address with a valid host and port") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ValueError("must be an http:// or https:// address with a host, such as http://127.0.0.1:8000/v1")
+    # Addresses are shown in logs and on pages, and this part of them is a password.
     if "@" in parts.netloc:
         raise ValueError("must not hold credentials: put the key into UPSTREAM_API_KEY")
     if parts.query or parts.fragment:
@@ -295,6 +304,7 @@ def tool_maps(raw: str) -> tuple[tuple[str, str], ...]:
     """A mapping for all models, or `glob=mapping`, comma-separated."""
     pairs = []
     for part in names(raw):
+        # From the right: a glob may hold the sign, the name of a mapping does not.
         pattern, equals, name = part.rpartition("=")
         if name.strip() not in (*MAPPINGS, "none") or (equals and not pattern.strip()):
             raise ValueError(f"must be {' or '.join(sorted(MAPPINGS))}, or a list such as claude*=claude_text_editor")
@@ -365,6 +375,7 @@ def shown_store(value: str) -> str:
     parts: SplitResult = urlsplit(value)
     if parts.password is None:
         return value
+    # The last one: a password may hold the sign as it is.
     user, _, place = parts.netloc.rpartition("@")
     return parts._replace(netloc=f"{user.partition(':')[0]}:********@{place}").geturl()
 
