@@ -96,8 +96,13 @@ def is_pure(room: str) -> bool:
     return rights(room) == "pure"
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> tuple[str, ...]:
     """The full name of everything that a source imports, wherever in the source it does so."""
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -55,7 +55,7 @@ def test_nothing_but_the_table_and_the_kinds_goes_by_a_kinds_name() -> None:
     named = [
         f"{module}:{node.lineno} {node.value}"
         for module, path in modules().items()
-        if room_of(module) != "gateway.kinds"
+        if room_of(module) != "gateway.kinds" and any(name in path.read_text("utf-8") for name in names)
         for node in ast.walk(ast.parse(path.read_bytes()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
     ]
