@@ -47,7 +47,8 @@ def nearest(name: str, known: Iterable[str], *, within: int) -> str | None:
 
 def distance_within(left: str, right: str, limit: int) -> int | None:
     """The Damerau-Levenshtein distance (a swap of neighbours is one edit), or `None` above `limit`."""
-    if abs(len(left) - len(right)) > limit:
+    # An edit takes one letter out of use at most, and brings one into it: nearly all names are told apart by that.
+    if abs(len(left) - len(right)) > limit or len({*left} ^ {*right}) > 2 * limit:
         return None
     before: list[int] = []
     previous = list(range(len(right) + 1))

@@ -282,6 +282,8 @@ def grows(pattern: re.Pattern[Any], text: Any, *, at_one_place: bool) -> bool:
         return False
     found = 0
     for size in SIZES:
+        if size == SIZES[-1] and not found and cost(pattern, text, at_one_place=at_one_place) <= MOST_S:
+            return False  # as it shows at one size alone, it had to cost more
         twice = double(pattern, text, size, at_one_place=at_one_place)
         found = found + 1 if twice else 0
         if found and (found > 1 or twice > MOST_S):

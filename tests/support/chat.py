@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from attrs import define, field
@@ -25,10 +26,20 @@ __all__ = ["READ", "SAYINGS", "event_ends", "read_stream", "read_whole", "readin
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "system_fingerprint": "fp"}
 
 
+SHORT = 32
+_written = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def event(delta: Any, finish: str | None = None, *, index: int = 0, **more: Any) -> bytes:
     """One chunk as an SSE event."""
     choice = {"index": index, "delta": delta, "finish_reason": finish}
-    return b"data: " + json.dumps({**HEAD, "choices": [choice], **more}, ensure_ascii=False).encode() + b"\n\n"
+    return b"data: " + _written({**HEAD, "choices": [choice], **more}).encode() + b"\n\n"
+
+
+@lru_cache(maxsize=4096)
+def _short(content: str) -> bytes:
+    """The chunk of a short piece of content: where answers are cut everywhere, the same ones come again and again."""
+    return event({"content": content})
 
 
 DONE = b"data: [DONE]\n\n"
@@ -38,7 +49,7 @@ def answer_events(parts: Iterable[str], finish: str = "stop") -> list[bytes]:
     """A streamed answer: the role, each part of the content, the finish, `[DONE]`."""
     return [
         event({"role": "assistant", "content": ""}),
-        *(event({"content": part}) for part in parts),
+        *(_short(part) if len(part) < SHORT else event({"content": part}) for part in parts),
         event({}, finish),
         DONE,
     ]

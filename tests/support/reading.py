@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from attrs import frozen
@@ -10,7 +11,7 @@ from gateway.answer.stages import Shaper
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Text
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options, Shape
-from strategies.reading.factory import reader_factory
+from strategies.reading.factory import Readers, reader_factory
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
@@ -110,6 +111,12 @@ def pieces(text: str, cuts: Iterable[int]) -> Iterator[str]:
         at = cut
 
 
+@lru_cache(maxsize=16)
+def _readers(tools: ToolSet, model: str, prompted: str | None, options: Options) -> Readers:
+    """What one answer after the other is read with: the same answer is, many times."""
+    return reader_factory(tools=tools, options=options, model=model, prompted=prompted)
+
+
 def read(
     parts: str | Sequence[str],
     *,
@@ -125,7 +132,7 @@ def read(
     `reasoned`: the answer has reasoning in a field of its own.
     """
     parts = [parts] if isinstance(parts, str) else list(parts)
-    reader = reader_factory(tools=tools, options=Options(**options), model=model, prompted=prompted)()
+    reader = _readers(tools, model, prompted, Options(**options))()
     if reasoned:
         reader.reasoned()
     events: list[Event] = []
