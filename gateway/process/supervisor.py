@@ -15,6 +15,7 @@ of a request that ends with an error event instead of a cut, and starts a replac
   it then ends by itself.
 """
 
+import linecache
 import os
 import selectors
 import signal
@@ -553,6 +554,7 @@ class Supervisor:
 
 def supervise(settings: Settings, environ: Mapping[str, str]) -> int:
     """Run `settings.workers` workers until a signal ends them; returns the exit code."""
+    linecache.clearcache()  # the methods that attrs has written wait there for a debugger
     writer = configure_logging(level=settings.log_level, form=settings.log_format, secrets=settings.secrets())
     try:
         lanes = open_lanes(settings.host, settings.port, settings.workers)

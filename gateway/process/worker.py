@@ -4,6 +4,10 @@ Started as `python -m gateway.process.worker PART` with the settings on its stan
 that its loop turns (every second), that it leaves, and how a reload went; `supervisor` tells the rest.
 """
 
+import gateway.process.lean  # noqa: F401 - before anything loads the log's library
+
+# isort: split
+
 import asyncio
 import json
 import os
