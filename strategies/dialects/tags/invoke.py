@@ -96,7 +96,8 @@ def read_invoke(
         return
     found = form.call.match(tag) if tag else None
     if found is None:
-        raise Reject("no invoke")
+        # Some models lose the brackets of all tags in a block: https://github.com/exo-explore/exo/issues/1882
+        raise Reject("no invoke", attempted=(yield from cur.starts("invoke name=")))
     cur.pos += len(found.group())
     call = Call.of(form, context, group(found, "name"))
     if call.tool is None and not undeclared:

@@ -23,7 +23,7 @@ __all__ = ["ARROWS", "FUNCTIONARY_V2", "TOOL_REQUEST"]
 
 _NAME = re.compile(r"[\w.:/-]*")
 _ARROWS_END = "[/TOOL_CALL]"
-# What others are prompted to write: https://github.com/NousResearch/hermes-agent/issues/29115
+# MiniMax M2: https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/1177
 _JSON = marked_json((_ARROWS_END,), form="hermes")
 _PLAIN_STRING = re.compile(r"[^\\'\"]*")
 _PLAIN_WORD = re.compile(r"[\w.+-]*")
