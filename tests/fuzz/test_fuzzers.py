@@ -9,7 +9,7 @@ from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent
 from strategies.base import FinishReason
 from strategies.reading.reader import Reader
 from tests.fuzz.__main__ import FUZZERS, run
-from tests.fuzz.fuzz_cost import fragments, growth, search
+from tests.fuzz.fuzz_cost import Answer, fragments, growth, search
 from tests.fuzz.fuzz_once import check
 from tests.fuzz.parsers import PARSERS, Parser, drawn
 from tests.support.fragments import check as read_every_way
@@ -144,9 +144,9 @@ def test_work_that_grows_with_what_came_before_is_seen(monkeypatch: pytest.Monke
             len(text)
         return step(self, text, reason)
 
-    assert growth("abc <d> ", 4_000, 64) < 1.3
+    assert growth(Answer("abc <d> "), 4_000, 64) < 1.3
     monkeypatch.setattr(Reader, "step", slow)
-    assert growth("abc <d> ", 4_000, 64) > 1.3
+    assert growth(Answer("abc <d> "), 4_000, 64) > 1.3
 
 
 ANSWERS = 10_000
