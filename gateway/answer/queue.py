@@ -31,7 +31,7 @@ __all__ = ["LINE", "MAX_HELD", "Pending", "PendingRun", "Queue"]
 MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
 _ROOM = 1 << 16
-_AT_ONCE = 2_000
+_AT_ONCE = 1_000
 """Events that are let out in one step, as they came; one that is told anew counts as some of them."""
 # Such a one is decoded and encoded, which costs as much as letting so many go as they came.
 _ANEW = 8
@@ -595,8 +595,10 @@ class Queue:
 
     def flush(self, *, everything: bool = False) -> None:
         """Let out the events that are decided, in order, as many as one step may."""
+        # As many have just left, in front of the answer's end: the others leave in the next steps.
+        is_spent = self.owes and everything and not self._is_over
         self._is_over = everything = everything or self._is_over
-        left = _AT_ONCE
+        left = 0 if is_spent else _AT_ONCE
         while self.pending and left > 0:
             first = self.pending[0]
             before = first.size
