@@ -88,9 +88,9 @@ def line_of(before: str) -> str:
     return line
 
 
-def _start(marker: str) -> str:
-    """What of a marker is looked for first: one character, or its first word where that character is in all prose."""
-    return marker[:_WORD] if marker[0].isalnum() or marker[0] == "~" else marker[0]
+def _starts_of(markers: Iterable[str]) -> set[str]:
+    """What of these is looked for first: one character, or the first word where that character is in all prose."""
+    return {marker[:_WORD] if marker[0].isalnum() or marker[0] == "~" else marker[0] for marker in markers}
 
 
 _Starts = frozenset[str]
@@ -164,9 +164,9 @@ class Triggers:
         self, markers: Iterable[str], extra: Iterable[str], glued: Iterable[str], apart: Collection[str]
     ) -> None:
         near = set(markers).difference(apart)
-        self._starts = frozenset((*extra, *map(_start, markers)))
-        self._glued = frozenset(map(_start, glued))
-        self._apart = frozenset(map(_start, apart)).difference(map(_start, near))
+        self._starts = frozenset((*extra, *_starts_of(markers)))
+        self._glued = frozenset(_starts_of(glued))
+        self._apart = frozenset(_starts_of(apart)).difference(_starts_of(near))
 
     def of_lines(self, firsts: _Starts, without: Collection[str] = ()) -> re.Pattern[str]:
         """Of line breaks it finds those whose line begins with one of these, or may."""
@@ -195,8 +195,8 @@ class Lexicon:
         self._longest = max(map(len, self._sorted), default=1)
         self._begun: dict[str, list[str]] = {}
         """By what has begun: no more than the markers have beginnings."""
-        self._starts = frozenset((*extra, *map(_start, self._sorted)))
-        self._in_word = frozenset(map(_start, glued))
+        self._starts = frozenset((*extra, *_starts_of(self._sorted)))
+        self._in_word = frozenset(_starts_of(glued))
         self.trigger = _trigger(self._starts, self._in_word)
 
     @property

@@ -4,6 +4,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import filterfalse
 
 from attrs import field, frozen
 
@@ -67,16 +68,15 @@ class Grammar:
                 results[marker] = results.get(marker, frozenset()) | {row.family}
         # One that these tools give no marker opens nothing, in a fence neither.
         # By identity: a row's hash is that of all its fields, and a hundred tools have four thousand markers.
-        named = {id(row): row for found in (rows, line_rows, bodies) for each in found.values() for row in each}
-        opening = named.values()
+        found = {id(each): each for kind in (rows, line_rows, bodies) for each in kind.values()}
+        opening = {id(row): row for each in found.values() for row in each}.values()
         anywhere = (*rows, *REASONING, *REASONING_ENDS, *results, *LEFTOVERS)
-        glued = tuple(marker for marker, found in rows.items() if _opens_in_word(context, marker, found))
+        wordy = [marker for marker in rows if marker[0].isalpha()]
+        glued = tuple(marker for marker in wordy if _opens_in_word(context, marker, rows[marker]))
         anywhere_lexicon = lexicon(anywhere, (*_MARKS, "\n") if line_rows else _MARKS, glued)
         line_lexicon = lexicon(tuple(line_rows))
         # A result means something behind a call alone, and nobody listens there.
-        apart = [
-            marker for marker in rows if marker[0].isalpha() and not _opens_behind_words(context, marker, rows[marker])
-        ]
+        apart = [marker for marker in wordy if not _opens_behind_words(context, marker, rows[marker])]
         stirring = Triggers((*rows, *REASONING, *REASONING_ENDS, *LEFTOVERS), _MARKS, glued, apart)
         return cls(
             rows=rows,
@@ -98,8 +98,6 @@ class Grammar:
 
 def _opens_in_word(context: Context, marker: str, rows: Iterable[Dialect]) -> bool:
     """Whether a marker that begins with a letter may open something behind another letter."""
-    if not marker[0].isalpha():
-        return False
     return any(row.may_open(context, Opening(marker=marker, before="word")) for row in rows)
 
 
@@ -113,16 +111,15 @@ def _opens_behind_words(context: Context, marker: str, rows: Iterable[Dialect]) 
 
 def _starts(markers: Iterable[str]) -> list[str]:
     """A few texts one of which stands in each marker; nearly all of them begin with a bracket of some kind."""
-    found: dict[str, None] = {}
-    signs: set[str] = set()
+    texts = {"<" if marker[0] == "<" else marker for marker in markers}
+    found = dict.fromkeys(sorted(text for text in texts if len(text) == 1))
+    # Of a hundred tools there are thousands: nearly all hold one of the signs.
+    holds_sign = re.compile(f"[{re.escape(''.join(found))}]" if found else r"(?!)").search
     short: list[str] = []
-    for marker in sorted({"<" if marker[0] == "<" else marker for marker in markers}, key=len):
-        # Of a hundred tools there are thousands: nearly all hold one of the signs.
-        if signs.isdisjoint(marker) and not _holds(marker, short, found):
+    for marker in sorted(filterfalse(holds_sign, texts), key=len):
+        if not _holds(marker, short, found):
             found[marker] = None
-            if len(marker) == 1:
-                signs.add(marker)
-            elif len(marker) <= _SHORT:
+            if len(marker) <= _SHORT:
                 short.append(marker)
     return list(found)
 
@@ -179,8 +176,11 @@ class Anchored:
 def _by_marker(found: Iterable[tuple[Dialect, tuple[str, ...]]]) -> dict[str, tuple[Dialect, ...]]:
     rows: dict[str, tuple[Dialect, ...]] = {}
     for row, markers in found:
+        alone = (row,)  # one for all its markers: a hundred tools have four thousand
         for marker in markers:
-            rows[marker] = (*rows.get(marker, ()), row)
+            known = rows.setdefault(marker, alone)
+            if known is not alone:
+                rows[marker] = (*known, row)
     return rows
 
 

@@ -151,15 +151,17 @@ class Document:
 
     def view(self, schema: Any) -> Schema:
         """The schema with its reference followed and what `allOf` adds merged in."""
-        return self._entry(schema)[1]
+        entry = self._views.get(id(schema))
+        return entry[1] if entry is not None and entry[0] is schema else self._entry(schema)[1]
 
     def types(self, schema: Any) -> frozenset[str]:
         """The JSON types that fit; empty when the schema does not say."""
-        return self._entry(schema)[2]
+        entry = self._views.get(id(schema))
+        return entry[2] if entry is not None and entry[0] is schema else self._entry(schema)[2]
 
     def prop(self, name: str, schema: Any) -> Prop:
         """The parameter that this part of the document declares under that name."""
-        view, types = self._entry(schema)[1:]
+        view, types = self.looked(schema)
         found = self._props.get((name, id(view)))
         # The id may be that of a part that is gone.
         if found is not None and found.schema is view:

@@ -211,18 +211,24 @@ def _fault(key: str, value: object, text: str, schema: ToolSchema) -> str | None
 
 def _stands_bare(text: str, is_body: bool, names: Set[str], schema: ToolSchema) -> bool:
     """Reading it gives the same characters without a shield."""
-    for name in {match[1] for match in _ANY_TAG.finditer(text)}:
-        if name in names or resolve_parameter(name, schema, ())[0] in schema.properties:
-            return False
-    if not is_body and "</" in text:
-        return False  # short values are also closed by tags that only resemble their own
-    if END_IN_TEXT.search(text) or _STRAY.search(text) or ends_with_token(text):
+    if "<" in text and _holds_end(text, is_body, names, schema):
         return False
     # A reader takes off one line break of its layout, and a carriage return would go with it.
     if is_body and (text.endswith("\r") or (text.lstrip().startswith("```") and "\n" in text)):
         return False
-    has_angle = "<" in text or ">" in text
-    return not text.lstrip().startswith("<![CDATA[") and (has_angle or not _ENTITY.search(text))
+    return "<" in text or ">" in text or "&" not in text or not _ENTITY.search(text)
+
+
+def _holds_end(text: str, is_body: bool, names: Set[str], schema: ToolSchema) -> bool:
+    """Its own tags may be taken for the end of the value, or for its shield."""
+    for name in {match[1] for match in _ANY_TAG.finditer(text)}:
+        if name in names or resolve_parameter(name, schema, ())[0] in schema.properties:
+            return True
+    if not is_body and "</" in text:
+        return True  # short values are also closed by tags that only resemble their own
+    if END_IN_TEXT.search(text) or _STRAY.search(text) or ends_with_token(text):
+        return True
+    return text.lstrip().startswith("<![CDATA[")
 
 
 # --- JSON in a tool_call tag -----------------------------------------------------------------------------------------
