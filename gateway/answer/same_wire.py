@@ -35,6 +35,10 @@ _WORDS = {
 }
 """By wire: how an event of text begins, and what stands in it once."""
 _NO_WORDS = (b"\0", b"\0")
+_NUMBERLESS = b'"text_delta"'
+"""Of events that differ in their text alone."""
+_TEXT = b'"text":'
+_LINE_END = ord("\n")
 
 
 def hearing(wire: str, model: str, situation: Situation, *, stream: bool) -> Dialogue:
@@ -69,6 +73,8 @@ class SameWireStream(WatchedStream):
         self._words = _WORDS.get(wire) if terms.prepared is None else None
         """How events of text begin, of which nothing has to be known but that there are any."""
         self._has_words = False
+        self._head = b""
+        """How they do up to the text, where nothing else comes before that."""
         self._dialogue = dialogue
         self._tell_error = tell_error
         self._relayed = Boundary()
@@ -88,12 +94,19 @@ class SameWireStream(WatchedStream):
 
     def _passes(self, data: bytes) -> bytes | None:
         """These bytes where they may go on unread."""
-        begin, mark = self._words or _NO_WORDS
         # Only while nothing has to be known of the text but that there is some: readers go another way.
-        # One event, as nearly always, or several; no text holds the end of a line, or a quote by itself.
+        # One event that begins as the last did, all up to its text, as nearly always.
+        head = self._head
+        if head and data.startswith(head) and data.find(b"\n", len(head)) == len(data) - 2 and data[-1] == _LINE_END:
+            self._last = data
+            return data
+        begin, mark = self._words or _NO_WORDS
+        # Or several; no text holds the end of a line, or a quote by itself.
         if data.startswith(begin) and data.endswith(b"\n\n") and mark in data:
             if data.count(b"\n") == 3 or _are_words(data, (begin, mark)):
                 self._last = data
+                if mark == _NUMBERLESS:
+                    self._head = _head_of(data, (begin, mark))
                 return data
         return None
 
@@ -116,6 +129,15 @@ class SameWireStream(WatchedStream):
             return b""
         # Within an event that is not complete the error would be read as a part of it.
         return (b"" if self.at_boundary else b"\n\n") + self._tell_error(error, self._last)
+
+
+def _head_of(data: bytes, how: tuple[bytes, bytes]) -> bytes:
+    """How the last of some events of text begins, up to that; nothing where its kind is not told before it."""
+    begin, mark = how
+    start = data.rfind(begin)
+    head = data[start : data.find(_TEXT, start) + len(_TEXT)]
+    # A line's end behind the head is the event's own, as no text holds one.
+    return head if mark in head and head.endswith(_TEXT) else b""
 
 
 def _are_words(data: bytes, how: tuple[bytes, bytes]) -> bool:
@@ -142,8 +164,18 @@ class Carrier(Protocol):
         """The last event that went on unread, once."""
         ...
 
-    def passes(self, data: bytes, hear: Callable[[bytes], bytes | None]) -> bytes | None:
-        """What goes on of an event, where `hear` says of its chunk that it need not be read; None where it must be."""
+    @property
+    def head(self) -> bytes:
+        """What stands in the chunks of text before that, its quote included."""
+        ...
+
+    def passes(
+        self, data: bytes, hear: Callable[[bytes], bytes | None], word: Callable[[bytes], bool] | None
+    ) -> bytes | None:
+        """What goes on of an event, where `hear` says of its chunk that it need not be read; None where it must be.
+
+        `word` says it of texts alone, if they go on at once: where it does not, `hear` is to be asked.
+        """
         ...
 
     def wrap(self, data: bytes) -> bytes:
@@ -167,7 +199,8 @@ class SameWireReading:
     ) -> None:
         self._inner = StreamExchange(prepared, make_id=make_id, limits=limits, asks=asks, keep_text=keep_text)
         self._carrier = carrier
-        self._passes = partial(carrier.passes, hear=self._inner.passes)
+        self._passes = partial(carrier.passes, hear=self._inner.passes, word=None)
+        self._passes_words = partial(carrier.passes, hear=self._inner.passes, word=self._inner.word)
 
     @property
     def facts(self) -> Facts:
@@ -200,7 +233,9 @@ class SameWireReading:
 
     def listens(self) -> Passes | None:
         """What says of the events to come what goes on unread; None while something is under way."""
-        return self._passes if self._carrier.is_still else None
+        if not self._carrier.is_still:
+            return None
+        return self._passes_words if self._inner.is_cast_in(self._carrier.head) else self._passes
 
     def unheard(self) -> bytes:
         """The last event that went on unread, once."""

@@ -68,6 +68,8 @@ class StreamExchange:
         self._quiet = Quiet(self.facts)
         self.passes = self._quiet.passes
         """What goes out of events that are not read; they are then taken down, and may not be given to `step`."""
+        self.word, self.is_cast_in = self._quiet.word, self._quiet.is_cast_in
+        """The same of one whose content is at hand; and whether all events are cast alike."""
         self._casts = Casts()
         self._run_choice: Choice | None = None
         """Whose content is told by the template."""

@@ -34,6 +34,7 @@ Exchange = StreamExchange | SameWireReading | WatchedStream
 
 # More at once is worked off in turns, as others of the process wait meanwhile.
 PIECE_BYTES = 16 << 10
+PASSED, WAKE, LEFT = Taken.PASSED, Taken.WAKE, Taken.LEFT  # to look a member up costs more than a call
 LINGER_S = 1.0
 """How long after `[DONE]` the body's end is waited for, so that the connection can be used again."""
 
@@ -86,8 +87,9 @@ class _Stream:
     """The state of one pump."""
 
     __slots__ = (
-        "_data_due",
+        "_came_at",
         "_exchange",
+        "_first_due",
         "_flowing",
         "_framer",
         "_held_since",
@@ -101,7 +103,7 @@ class _Stream:
         "_may_pass",
         "_owed",
         "_passes",
-        "_quiet_since",
+        "_pinged_at",
         "_reply",
         "_response",
         "_sent_at",
@@ -128,10 +130,11 @@ class _Stream:
         self._is_stream = reply.content_type == "text/event-stream"
         self._idle_s = state.upstream.idle_timeout_s
         self._keepalive_s = settings.keepalive_s
-        self._data_due = state.upstream_started + state.upstream.first_byte_timeout_s
+        self._first_due = state.upstream_started + state.upstream.first_byte_timeout_s
         self._total_due = state.upstream_started + state.upstream.total_timeout_s
-        self._quiet_since = state.deadline.now()
-        self._sent_at = self._quiet_since
+        self._came_at: float | None = None
+        """When the last bytes came."""
+        self._sent_at = self._pinged_at = state.deadline.now()
         self._framer = None if isinstance(exchange, WatchedStream) else Framer()
         """What is relayed goes on as it comes, all else in whole events."""
         self._lookout = lookout
@@ -296,45 +299,48 @@ class _Stream:
             now = self._state.deadline.now()
             if now >= self._total_due:
                 raise UpstreamTimeout("the model server took too long for its whole answer")
-            self._data_due = now + self._idle_s
+            self._came_at = now
             if self._state.upstream_first is None:
                 self._state.upstream_first = now
             return data
         return await self._lingering()
 
-    def take(self, data: bytes) -> Taken:
+    def take(self, data: bytes, chunk: bytes = b"") -> Taken:
         """What has come while the task sleeps, made into the client's bytes in the same call chain.
 
         The task is left what needs its turns or a wait: the first bytes, much at once, work that goes on, the end, a
         client that does not take its bytes or has gone.
         """
-        state, transport, now = self._state, self._flowing, monotonic()
+        passes, transport = self._passes, self._flowing
         # Whatever is not the usual case is left to the task, which can wait.
-        if len(data) > PIECE_BYTES or now >= self._total_due or transport is None or transport.is_closing():
-            return Taken.LEFT
-        if self._passes is not None and (out := self._passes(data)) is not None:
-            self._data_due = now + self._idle_s
+        if len(data) > PIECE_BYTES or transport is None or transport.is_closing():
+            return LEFT
+        if passes is not None and (out := passes(data)) is not None:
+            # That the answer takes too long as a whole is found out by who waits for it.
+            state, self._came_at = self._state, (now := monotonic())
             if self._held_since is not None or len(out) != len(data):
                 self._note_hold(now)
             if out and self._tells is not None:
                 out = self._tells(out)
             if not out:
-                return Taken.PASSED
-            self._quiet_since = now
+                return PASSED
             if now - self._sent_at > state.longest_gap_s:
                 state.longest_gap_s = now - self._sent_at
             self._sent_at = now
             state.bytes_out += len(out)
-            # The chunk is framed here: aiohttp's own `write` has to be awaited, and in this call chain nothing can be.
-            transport.write(b"%x\r\n%b\r\n" % (len(out), out))
+            # In the frame in which it came, if nothing was made of it. Else it is framed here: aiohttp's own `write` has
+            # to be awaited, and in this call chain nothing can be.
+            transport.write(chunk if chunk and out is data else b"%x\r\n%b\r\n" % (len(out), out))
             # What the system has not taken at once is waited for by the task: that is the back-pressure.
-            return Taken.WAKE if transport.get_write_buffer_size() else Taken.PASSED
-        return self._take_in(data, transport, now)
+            return WAKE if transport.get_write_buffer_size() else PASSED
+        return self._take_in(data, transport)
 
-    def _take_in(self, data: bytes, transport: asyncio.Transport, now: float) -> Taken:
+    def _take_in(self, data: bytes, transport: asyncio.Transport) -> Taken:
         """The same of what has to be read."""
         state, exchange = self._state, self._exchange
-        self._data_due = now + self._idle_s
+        self._came_at = now = monotonic()
+        if now >= self._total_due:
+            return LEFT
         if self._framer is not None:
             data = self._framer.feed(data)
         if self._lookout is not None:
@@ -342,7 +348,7 @@ class _Stream:
         out = self._feed(data) if data else b""
         if exchange.finished or exchange.busy or self._has_ended:
             self._owed = out
-            return Taken.WAKE
+            return WAKE
         if out:
             state.deliver(out)
             out = self._telling.feed(out)
@@ -351,10 +357,10 @@ class _Stream:
             state.bytes_out += len(out)
             transport.write(b"%x\r\n%b\r\n" % (len(out), out))
             if transport.get_write_buffer_size():
-                return Taken.WAKE
+                return WAKE
         if self._may_pass:
             self._passes = self._passing()
-        return Taken.PASSED
+        return PASSED
 
     def _passing(self) -> Callable[[bytes], bytes | None] | None:
         """What says of events what goes out unread, while nothing but the exchange has a say in it."""
@@ -381,6 +387,14 @@ class _Stream:
         self._flowing = state.http.transport if is_open else None
         self._passes = self._passing() if self._may_pass else None
         return self._reply.flow(min(self._data_due, self._total_due, self._quiet_since + self._keepalive_s), self)
+
+    @property
+    def _data_due(self) -> float:
+        return self._first_due if self._came_at is None else self._came_at + self._idle_s
+
+    @property
+    def _quiet_since(self) -> float:
+        return max(self._sent_at, self._pinged_at)
 
     @property
     def _has_ended(self) -> bool:
@@ -420,7 +434,7 @@ class _Stream:
             raise UpstreamTimeout("the model server has been silent for too long")
         if now < self._quiet_since + self._keepalive_s:
             return  # something has gone out since this wait began
-        self._quiet_since = now
+        self._pinged_at = now
         await self._keep_alive()
 
     async def _keep_alive(self) -> None:
@@ -460,7 +474,7 @@ class _Stream:
             state.first_sent = self._sent_at = now
         if now - self._sent_at > state.longest_gap_s:
             state.longest_gap_s = now - self._sent_at
-        self._sent_at = self._quiet_since = now
+        self._sent_at = now
 
 
 async def _give_up(exchange: Exchange) -> None:

@@ -117,8 +117,11 @@ class Taken(Enum):
 class Sink(Protocol):
     """Takes the bytes of an answer in the call chain of the connection that has read them, while its reader waits."""
 
-    def take(self, data: bytes) -> Taken:
-        """More of the answer; what it raises is raised where the answer is waited for."""
+    def take(self, data: bytes, chunk: bytes = b"") -> Taken:
+        """More of the answer, and the same as the chunk of HTTP in which it came, where it did.
+
+        What this raises is raised where the answer is waited for.
+        """
         ...
 
 

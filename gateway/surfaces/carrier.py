@@ -69,9 +69,11 @@ class EventCarrier:
         "_back",
         "_calls",
         "_decoder",
+        "_last",
         "_native_ids",
         "_number",
         "_on_way",
+        "_pieces",
         "_template",
         "_templates",
         "_unheard",
@@ -97,18 +99,28 @@ class EventCarrier:
         """What events of text look like that follow the last."""
         self._templates = _MOST_TEMPLATES
         """How many may still be taken."""
-        self._unheard = b""
-        """The last event that went on unread, where nobody has asked for it."""
+        self._unheard = self._last = b""
+        """The last event that went on unread, where nobody has asked for it, and where nothing was taken down of it."""
+        self._pieces: list[bytes] = []
+        """What those have said of which nothing was: texts in their quotes."""
 
     @property
     def is_still(self) -> bool:
         """Nothing is under way, and a word goes on as it came."""
         return self._template is not None and not (self._on_way or self._decoder.pending or self._back.pending)
 
-    def passes(self, data: bytes, hear: Callable[[bytes], bytes | None]) -> bytes | None:
+    @property
+    def head(self) -> bytes:
+        """What stands in the chunks of words before their text."""
+        return _HEAD + b'"'
+
+    def passes(
+        self, data: bytes, hear: Callable[[bytes], bytes | None], word: Callable[[bytes], bool] | None
+    ) -> bytes | None:
         """What goes on of an event of text and of one that has waited, as they came; None where it is to be read.
 
-        `hear` says it of chunks. This may be asked while this stands still, and from then on until it is to be read.
+        `hear` says it of chunks, `word` of texts that go on at once. This may be asked while this stands still, and
+        from then on until it is to be read.
         """
         template = self._template
         if template is None:
@@ -123,6 +135,11 @@ class EventCarrier:
             if start >= end or not data.startswith(template.head) or not data.endswith(template.tail):
                 return None
             text = data[start:end]
+        if word is not None and word(text):
+            if self.notes_words:
+                self._pieces.append(text)
+                self._unheard = self._last = data
+            return data
         chat = _HEAD + text + _TAIL
         out = hear(chat)
         if out is None:
@@ -131,7 +148,8 @@ class EventCarrier:
         # All of the chunk has come back, so all of the event goes on: `hear` gives bytes as they came, or keeps them.
         if not on_way and len(out) == len(chat):
             if self.notes_words:
-                self._went(text, data)
+                self._pieces.append(text)
+                self._unheard = self._last = data
             return data
         waited = sum(len(carried.chat) for carried in on_way)
         told = b"".join(map(self._word_passed, on_way)) if out else b""
@@ -139,14 +157,12 @@ class EventCarrier:
             on_way.clear()
         if len(out) == waited + len(chat):
             if self.notes_words:
-                self._went(text, data)
+                self._pieces.append(text)
+                self._unheard = self._last = data
             return told + data
         # Nothing may come behind it here: what follows is read, and finds it on its way.
         self._word_sent(data)  # it waits for the next, which decides it
         return told
-
-    def _went(self, text: bytes, event: bytes) -> None:
-        """An event with this text has gone on unread, where that has to be known."""
 
     def unheard(self) -> bytes:
         """The last event that went on unread, once."""

@@ -18,7 +18,6 @@ _STAMPS = re.compile(
 )
 """What differs from event to event; within a text no name has quotes of its own."""
 _NUMBER = re.compile(rb'"sequence_number":[ ]?([0-9]{1,15})(?=[,}])')
-_SHORT = 4
 _MOST = 3
 """So many places differ at the most."""
 
@@ -35,9 +34,9 @@ class WordTemplate:
 
     head: bytes
     tail: bytes
-    stamps: tuple[tuple[bool, bytes, bytes], ...]
-    """Each place that differs but for the last, in their order: whether it is the text's, what it ends by, and all that
-    follows it."""
+    stamps: tuple[tuple[bool, bytes, int], ...]
+    """Each place that differs but for the last, in their order: whether it is the text's, what follows it, and how long
+    that is."""
     ends_with_text: bool
     """The last place is the text's."""
 
@@ -54,34 +53,30 @@ class WordTemplate:
         starts = [each.start(name) for each, name in zip(found, names, strict=True)]
         between = [event[end:start] for end, start in zip(ends, starts[1:], strict=False)]
         are_texts = [name == "text" for name in names]
-        # Neither digits nor letters hold the first character of what follows them, no text these few.
-        stamps = tuple(
-            (is_text, behind[:_SHORT] if is_text else behind[:1], behind)
-            for is_text, behind in zip(are_texts, between, strict=False)
-        )
+        stamps = tuple((is_text, behind, len(behind)) for is_text, behind in zip(are_texts, between, strict=False))
         return cls(event[: starts[0]], event[ends[-1] :], stamps, are_texts[-1])
 
     def read(self, event: bytes) -> bytes | None:
         """The text of an event, in its quotes; None where it is another.
 
-        Whether what stands in the quotes is a text is for whoever decodes it: then there is no other way to read this.
+        Whether what stands in the quotes is a text, whole and alone, is for whoever decodes it: then there is no other
+        way to read this.
         """
-        place, end = len(self.head), len(event) - len(self.tail)
-        if place > end or not event.startswith(self.head) or not event.endswith(self.tail):
+        head, tail = self.head, self.tail
+        place, end = len(head), len(event) - len(tail)
+        if place > end or not event.startswith(head) or not event.endswith(tail):
             return None
-        if not self.stamps:
-            return event[place:end]
         text = b""
-        for is_text, ending, behind in self.stamps:
-            at = event.find(ending, place, end)
-            if at < 0 or not event.startswith(behind, at):
+        for is_text, behind, size in self.stamps:
+            at = event.find(behind, place, end)
+            if at < 0:
                 return None
             if is_text:
                 text = event[place:at]
             # Whatever else stands in a stamp's place may be a field that says something.
             elif not event[place:at].isalnum():
                 return None
-            place = at + len(behind)
+            place = at + size
         if self.ends_with_text:
             return event[place:end]
         return text if event[place:end].isalnum() else None

@@ -13,21 +13,24 @@ from msgspec import Struct, field
 from gateway.core.errors import UpstreamBadReply, UpstreamDisconnected, UpstreamError
 from gateway.core.ports import Sink, Taken
 
-__all__ = ["Body", "Framed", "Lent", "of_body"]
+__all__ = ["PASSED", "PLAIN_LINE", "SIZES", "Body", "Framed", "Lent", "of_body", "size_of"]
 
 # The client's pace is the server's: without it a slow reader would have a fast model's answer pile up here.
 FULL_BYTES = 128 << 10
 """So much that nobody has read yet, and the connection is read no further."""
+PASSED = Taken.PASSED  # to look it up for each event costs more than a call
 LINE_BYTES = 8 << 10
 """Of a chunk's size with its extensions, and of all trailers: whatever is longer is no HTTP."""
 
-_PLAIN_LINE = 16
+PLAIN_LINE = 16
 """Of a chunk's size in up to fourteen digits, with its end."""
 
 # Nobody else reads these answers: blanks behind a size, or a line without its carriage return, mean nothing else.
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\r\n]*+)?\r?\n")
-_WHOLE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
+_PLAIN_SIZE = re.compile(rb"[1-9A-Fa-f][0-9A-Fa-f]{0,2}")
 _BEGUN = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*+(?:;[^\r\n]*+)?\r?")
+SIZES: dict[bytes, int] = {}
+"""What sizes of chunks mean that have come in the plainest form: as many as that form has."""
 _CLOSED = "the model server closed the connection within its answer"
 
 
@@ -61,12 +64,12 @@ class Body(Struct, kw_only=True):
             woken.set_exception(_too_large())
             return
         try:
-            taken = sink.take(data) if data else Taken.PASSED
+            taken = sink.take(data) if data else PASSED
         # A protocol's callback that raises would have the loop close the connection and log it, and the request hang.
         except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
             woken.set_exception(error)
             return
-        if taken is not Taken.PASSED or self.is_over:
+        if taken is not PASSED or self.is_over:
             woken.set_result(data if taken is Taken.LEFT else None)
 
     def keep(self, data: bytes) -> None:
@@ -130,19 +133,16 @@ class Framed(Body, kw_only=True):
     """The beginning of a line that has not come whole."""
     is_in_chunk: bool = False
     """The line's end behind a chunk is still to come."""
+    is_between: bool = False
+    """What comes next begins a chunk."""
     trailers: int = -1
     """Once they have begun: how many bytes they have."""
 
     def came(self, data: bytes) -> None:
         """Bytes of the connection."""
         if self.is_chunked:
-            is_within = self.left or self.rest or self.is_in_chunk or self.trailers >= 0
-            line = None if is_within else _WHOLE_LINE.match(data)
-            size = 0 if line is None else len(data) - line.end() - 2
-            if line is not None and size > 0 and int(line[1], 16) == size and data.endswith(b"\r\n"):
-                data = data[line.end() : -2]  # one chunk, as nearly every event of a stream comes
-            else:
-                data = self._unchunked(data)
+            data = self._unchunked(data)
+            self.is_between = not (self.left or self.rest or self.is_in_chunk or self.trailers >= 0)
         else:
             left = self.left
             if len(data) >= left:
@@ -236,6 +236,14 @@ class Framed(Body, kw_only=True):
         return b"".join(pieces)
 
 
+def size_of(line: bytes) -> int:
+    """The size of a chunk by its line, 0 where that is not in its plainest form."""
+    if _PLAIN_SIZE.fullmatch(line) is None:
+        return 0
+    size = SIZES[line] = int(line, 16)
+    return size
+
+
 def _whole_chunks(data: bytes, pieces: list[bytes]) -> int:
     """Take the chunks that stand at the beginning, whole and in the plainest form, and say how far that came.
 
@@ -243,7 +251,7 @@ def _whole_chunks(data: bytes, pieces: list[bytes]) -> int:
     """
     at = 0
     while True:
-        behind = data.find(b"\r\n", at, at + _PLAIN_LINE)
+        behind = data.find(b"\r\n", at, at + PLAIN_LINE)
         size = data[at : max(at, behind)]
         # Signs, blanks and underlines, which `int` would take too, are left to who knows what they mean.
         if not size.isalnum():

@@ -24,8 +24,9 @@ from attrs import define, field
 from msgspec import Struct
 
 from gateway.core.errors import Cause, NoCapacity, UpstreamDisconnected, UpstreamRefused, UpstreamTimeout
+from gateway.core.ports import Taken
 from gateway.request.servers import Address
-from gateway.upstream.body import Body, Framed, Lent
+from gateway.upstream.body import PASSED, PLAIN_LINE, SIZES, Body, Framed, Lent, size_of
 
 __all__ = ["KEEPALIVE_S", "Answer", "Connections"]
 
@@ -96,6 +97,24 @@ class Connection(asyncio.Protocol):
         body = self.body
         if body is None:
             self._read_head(data)
+        elif body.is_between and (sink := body.sink) is not None and (woken := body.woken) is not None:
+            # One chunk, as nearly every event of a stream comes, and somebody is there for it: told without another
+            # call on the way.
+            end = data.find(b"\r\n", 0, PLAIN_LINE)
+            size, line, limit = len(data) - end - 4, data[:end], body.limit
+            is_one = size > 0 and (SIZES.get(line) or size_of(line)) == size and data[-2:] == b"\r\n"
+            if not is_one or woken.done() or (limit is not None and body.count + size > limit):
+                body.came(data)
+                return
+            inner = data[end + 2 : -2]
+            body.count += size
+            try:
+                taken = sink.take(inner, data)
+            except Exception as error:  # noqa: BLE001 - as wherever a sink is told
+                woken.set_exception(error)
+                return
+            if taken is not PASSED:
+                woken.set_result(inner if taken is Taken.LEFT else None)
         elif body.is_over:
             self.is_fit = False  # nobody has asked for it
         else:
@@ -185,7 +204,7 @@ class Connection(asyncio.Protocol):
             # https://www.rfc-editor.org/rfc/rfc9112#section-6.1
             if lengths:
                 return None
-            body = Framed(is_chunked=True, left=0, transport=transport, limit=limit)
+            body = Framed(is_chunked=True, is_between=True, left=0, transport=transport, limit=limit)
             if rest:
                 body.came(rest)
             return body

@@ -52,14 +52,12 @@ class ResponsesCarrier(EventCarrier):
         "_is_moved",
         "_items",
         "_kept",
-        "_last",
         "_left",
         "_moved",
         "_next",
         "_open",
         "_open_key",
         "_own_calls",
-        "_pieces",
         "_response",
         "_tail",
         "_tell",
@@ -88,10 +86,6 @@ class ResponsesCarrier(EventCarrier):
         """The last word that was read of the message that is open."""
         self._open_key: Key = (-1, -1)
         """Where the text of the last word stands that was read."""
-        self._pieces: list[bytes] = []
-        """What went on unread of that."""
-        self._last = b""
-        """The last event that did, where its number has not been looked at."""
         self._kept: list[Carried] = []
         """The beginning of a message that has no text yet, and what came behind it."""
         self._items: list[bytes] = []
@@ -119,11 +113,6 @@ class ResponsesCarrier(EventCarrier):
         # Once numbers or places differ from the server's, every event has to be written anew.
         return super().is_still and self._open is not None and not (self._kept or self._is_moved or self._moved)
 
-    def _went(self, text: bytes, event: bytes) -> None:
-        # Taken down as it stands on the wire, escapes and all: it is decoded where something asks for it, mostly never.
-        self._pieces.append(text[1:-1])
-        self._unheard = self._last = event
-
     def wrap(self, data: bytes) -> bytes:
         self._catch_up()
         return super().wrap(data)
@@ -140,7 +129,7 @@ class ResponsesCarrier(EventCarrier):
         """Take down what has gone on unread."""
         if not self._last:
             return
-        self._told.setdefault(self._open_key, []).extend(self._pieces)
+        self._told.setdefault(self._open_key, []).extend([text[1:-1] for text in self._pieces])
         self._pieces.clear()
         # Of the last one alone: those before it counted up to it.
         number, self._last = number_of(self._last), b""
