@@ -4,6 +4,8 @@ Servers of such models leak, too: a call in the family's own markup reaches the 
 structured calls is looked through for that alone (`LEAKS`), and for tags of declared tools; all else is relayed.
 """
 
+from functools import lru_cache
+
 from attrs import evolve
 
 from gateway.core.rules import covers_model
@@ -35,10 +37,17 @@ _ANYWHERE = "generic_xml"
 """Tags of declared tools, which any model may fall back to."""
 
 
+@lru_cache(maxsize=1024)
 def leaks_of(model: str) -> frozenset[str]:
     """The dialects in which calls may leak into the text of a model's answers."""
     own = {dialect for glob, dialects in LEAKS if covers_model(glob, model) for dialect in dialects}
     return frozenset({_ANYWHERE, *(own or family_of(model))})
+
+
+@lru_cache(maxsize=64)
+def _looking_through(options: Options) -> Options:
+    """The same for an answer that is only looked through: one object, by which grammars are known."""
+    return evolve(options, stream_arguments="buffered", undeclared_tools="text")
 
 
 class NativeStrategy:
@@ -55,7 +64,7 @@ class NativeStrategy:
         if options.native_leaks and request.wants_tools and is_single:
             make_reader = reader_factory(
                 tools=request.tools,
-                options=evolve(options, stream_arguments="buffered", undeclared_tools="text"),
+                options=_looking_through(options),
                 model=request.model,
                 restricted=True,
                 messages=request.messages,

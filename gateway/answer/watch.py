@@ -11,7 +11,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from attrs import field, frozen
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gateway.answer.body import BodyExchange
@@ -35,21 +35,21 @@ __all__ = ["WatchTerms", "WatchedBody", "WatchedStream"]
 
 _MAX_CUT = 61
 _END = object()
+_NO_TOOLS = ToolSet(())
 
 
-@frozen(kw_only=True)
-class WatchTerms:
+class WatchTerms(Struct, frozen=True, kw_only=True):
     """On what terms a relayed answer is watched; without a strategy's preparation only its facts are told."""
 
     prepared: Prepared | None = None
-    tools: ToolSet = field(factory=ToolSet)
+    tools: ToolSet = _NO_TOOLS
     """What the structured calls of the answer are held to."""
     clock: Callable[[], float]
     budget_s: float
     """How long the reading may work, on that clock, all in all."""
     today: date
     ignore: tuple[IgnoreRule, ...] = ()
-    limits: Limits = field(factory=Limits)
+    limits: Limits = field(default_factory=Limits)
 
 
 class WatchedStream:

@@ -328,8 +328,8 @@ class _Stream:
                 state.longest_gap_s = now - self._sent_at
             self._sent_at = now
             state.bytes_out += len(out)
-            # In the frame in which it came, if nothing was made of it. Else it is framed here: aiohttp's own `write` has
-            # to be awaited, and in this call chain nothing can be.
+            # As the chunk that came, if nothing was made of it; else it is framed here: aiohttp's own `write` has to be
+            # awaited, and in this call chain nothing can be.
             transport.write(chunk if chunk and out is data else b"%x\r\n%b\r\n" % (len(out), out))
             # What the system has not taken at once is waited for by the task: that is the back-pressure.
             return WAKE if transport.get_write_buffer_size() else PASSED

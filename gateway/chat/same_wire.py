@@ -31,6 +31,7 @@ from gateway.core.rules import ModelRule
 from gateway.kinds.shared.port import Dialogue, Situation
 from gateway.request.headers import response_headers
 from gateway.request.responses import Whole
+from gateway.request.servers import Target, target_of
 from gateway.request.state import RequestState
 from gateway.surfaces.chat import ChatTelling
 from gateway.surfaces.port import Asked, Carrier, Telling
@@ -167,7 +168,9 @@ async def relayed(
     With a `reading` calls are looked for in its text.
     """
     telling = asked.tell()
-    with await _opened(state, renamed(raw, route.send_as) if route.send_as else raw) as reply:
+    send_as = None if route.rule is None else route.rule.send_as
+    reply = await _opened(state, renamed(raw, send_as) if send_as else raw)
+    try:
         count_path(state, "same_wire")
         state.telling, state.delivered, state.found.answer_id = _AsItIs(inner=telling), None, None
         situation = Situation(now=state.shared.wall(), make_id=state.make_call_id, answer_id="")
@@ -181,12 +184,15 @@ async def relayed(
         if reading is not None and asked.carry is not None:
             return await _read_whole(state, reply, reading, asked.carry, hear)
         return await _whole(state, reply, terms(), hear)
+    finally:
+        reply.close()
 
 
 async def _opened(state: RequestState, body: bytes) -> UpstreamReply:
     upstream = state.upstream
     try:
-        return await open_reply(state, "POST", _url(state), lines=same_wire_head(state), body=body)
+        url, target = _url(state)
+        return await open_reply(state, "POST", url, lines=same_wire_head(state), body=body, target=target)
     except UpstreamRejected as error:
         if _is_sure(state) or error.upstream_status not in ABSENT_STATUSES or _is_own(error.payload):
             raise
@@ -196,15 +202,18 @@ async def _opened(state: RequestState, body: bytes) -> UpstreamReply:
     raise PathAbsent
 
 
-def _url(state: RequestState) -> URL:
-    return _url_of(state.upstream.base_url, state.surface.path, state.http.rel_url.raw_query_string)
+def _url(state: RequestState) -> tuple[URL, Target | None]:
+    raw_path = state.http.raw_path
+    query = state.http.rel_url.raw_query_string if "?" in raw_path or "#" in raw_path else ""
+    return _url_of(state.upstream.base, state.surface.path, query)
 
 
 @lru_cache(maxsize=64)
-def _url_of(base: URL, path: str, query: str) -> URL:
-    url = base.joinpath(*path.split("/"))
+def _url_of(base: str, path: str, query: str) -> tuple[URL, Target | None]:
+    url = URL(base).joinpath(*path.split("/"))
     # As it came: written anew, a query may say the same in other letters.
-    return URL(f"{url}?{query}", encoded=True) if query else url
+    url = URL(f"{url}?{query}", encoded=True) if query else url
+    return url, target_of(url)
 
 
 def _is_own(payload: bytes | None) -> bool:
@@ -253,7 +262,7 @@ async def _read_stream(
 async def _read_whole(
     state: RequestState, reply: UpstreamReply, reading: Reading, carry: Callable[[], Carrier], hear: Hear
 ) -> web.StreamResponse:
-    body = await reply.read_all(**state.deadlines)
+    body = reply.here() or await reply.read_all(**state.deadlines)
     state.upstream_first = state.deadline.now()
     chat = hear(body)
     exchange = BodyExchange(reading.prepared, **reading.terms)
@@ -267,7 +276,7 @@ async def _read_whole(
 
 
 async def _whole(state: RequestState, reply: UpstreamReply, terms: WatchTerms, hear: Hear) -> web.StreamResponse:
-    body = await reply.read_all(**state.deadlines)
+    body = reply.here() or await reply.read_all(**state.deadlines)
     state.upstream_first = state.deadline.now()
     exchange = WatchedBody(terms)
     state.found.facts = exchange.facts

@@ -76,6 +76,8 @@ class Upstream:
         init=False, default=Factory(lambda self: frozenset(name.lower() for name, _ in self._own()), takes_self=True)
     )
     """The names of their headers in lower case."""
+    base: str = field(init=False, repr=False, default=Factory(lambda self: str(self.base_url), takes_self=True))
+    """Its address in letters."""
     chat_target: Target | None = field(
         init=False, default=Factory(lambda self: target_of(self.chat_url), takes_self=True)
     )

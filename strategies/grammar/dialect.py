@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
@@ -92,7 +92,7 @@ _LINE_ENDS = "\n>]"
 """What may stand at the end of a line: a line break, or the last character of what ends reasoning."""
 
 
-@frozen(kw_only=True)
+@define(kw_only=True, eq=False)
 class Opening:
     """Where an opener stands: the text before it, shortened, and the opener itself."""
 

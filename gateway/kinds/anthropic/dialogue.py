@@ -342,14 +342,16 @@ def _usage(told: dict[str, Any]) -> Usage | None:
     if not told:
         return None
     fresh, output = count_of(told.get("input_tokens")), count_of(told.get("output_tokens"))
-    written, read = count_of(told.get("cache_creation_input_tokens")), count_of(told.get("cache_read_input_tokens"))
+    written, read = told.get("cache_creation_input_tokens"), told.get("cache_read_input_tokens")
+    written, read = count_of(written) if written else 0, None if read is None else count_of(read)
+    details = told.get("output_tokens_details")
     return Usage(
         # Here `input_tokens` counts only what stands behind the cached part; OpenAI counts all of it:
         # https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
         prompt=(fresh or 0) + (written or 0) + (read or 0),
         completion=output or 0,
         cached=read,
-        reasoning=count_of(dict_of(told.get("output_tokens_details")).get("thinking_tokens")),
+        reasoning=count_of(details.get("thinking_tokens")) if isinstance(details, dict) else None,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import define, field
 
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamRejected, UpstreamTruncated
 from gateway.kinds.shared.decoding import dict_of, string_of
@@ -20,8 +20,7 @@ from gateway.wire.sse import DONE, EventTooLong, SseDecoder, encode
 __all__ = ["Answer", "Feed", "Usage", "gathered", "is_stream", "plain_body"]
 
 
-@frozen(kw_only=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What an answer took, in tokens."""
 
     prompt: int = 0

@@ -16,7 +16,8 @@ Paths are relative to the upstream's URL and percent-encoded. No dialogue raises
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from attrs import field, frozen
+from attrs import frozen
+from msgspec import Struct
 
 from gateway.core.ports import Memory
 
@@ -55,13 +56,12 @@ class Reply:
     """How long the body itself said to wait."""
 
 
-@frozen(kw_only=True)
-class Situation:
+class Situation(Struct, frozen=True, kw_only=True):
     """What a kind needs from outside: the time, ids, and whose conversation this is."""
 
     now: float
     """Seconds since the epoch."""
-    make_id: Callable[[str], str] = field(repr=False)
+    make_id: Callable[[str], str]
     """Makes an id for a call that came without one."""
     answer_id: str = "chatcmpl-0"
     """The id of an answer that comes without one."""

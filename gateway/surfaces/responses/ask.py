@@ -91,14 +91,18 @@ def input_items(body: Mapping[str, Any]) -> list[Any]:
 
 def unsent(body: Mapping[str, Any]) -> list[str]:
     """What of the request has no place in chat, a word each; what is unknown counts as other."""
+    if _READ.issuperset(body):
+        return []
     return [name if name in _UNSENT else "other" for name in body if name not in _READ]
 
 
 def session_of(body: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:
     """What the client itself names its conversation by: that of a sub-agent is its parent's, where it says so."""
-    told = [headers.get(name) for name in _SESSION_HEADERS]
-    told += [body.get("prompt_cache_key"), *(headers.get(name) for name in _THREAD_HEADERS)]
-    return next((each[:_MAX_SESSION] for each in told if isinstance(each, str) and each), None)
+    told = (*map(headers.get, _SESSION_HEADERS), body.get("prompt_cache_key"), *map(headers.get, _THREAD_HEADERS))
+    for each in told:
+        if isinstance(each, str) and each:
+            return each[:_MAX_SESSION]
+    return None
 
 
 def chat_fields(body: Mapping[str, Any], declared: Declared, server: Server) -> dict[str, Any]:

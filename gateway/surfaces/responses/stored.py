@@ -14,7 +14,17 @@ from gateway.core.errors import InvalidRequest, ItemNotFound, NotFound, Previous
 from gateway.core.ports import Memory
 from gateway.surfaces.responses.telling import ResponsesTelling, input_id, item_letters
 
-__all__ = ["MAX_DEPTH", "Keeping", "Shelf", "entry_of", "is_own_id", "listed_items", "not_found", "stored_key"]
+__all__ = [
+    "MAX_DEPTH",
+    "Keeping",
+    "Shelf",
+    "entry_of",
+    "has_references",
+    "is_own_id",
+    "listed_items",
+    "not_found",
+    "stored_key",
+]
 
 MAX_DEPTH = 512
 """Answers in one chain."""
@@ -157,6 +167,14 @@ def _letters_of(response_id: object) -> str:
     if not is_own_id(text):
         raise PreviousResponseNotFound("there is no such previous response", param="previous_response_id")
     return item_letters(text)
+
+
+def has_references(items: list[Any]) -> bool:
+    """Whether some of the items only name what was kept."""
+    for item in items:
+        if isinstance(item, dict) and item.get("type") == "item_reference":
+            return True
+    return False
 
 
 def _is_reference(item: object) -> bool:

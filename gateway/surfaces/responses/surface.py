@@ -26,7 +26,7 @@ from gateway.surfaces.responses.carrier import ResponsesCarrier
 from gateway.surfaces.responses.compaction import INSTRUCTION, CompactionTelling
 from gateway.surfaces.responses.errors import error_of
 from gateway.surfaces.responses.items import History
-from gateway.surfaces.responses.stored import Keeping, Shelf
+from gateway.surfaces.responses.stored import Keeping, Shelf, has_references
 from gateway.surfaces.responses.telling import ResponsesTelling, Terms
 from gateway.surfaces.responses.tools import Declared, declared_tools, readable_tools
 from gateway.surfaces.seals import Seals
@@ -61,12 +61,17 @@ class ResponsesSurface:
         own = input_items(body)
         shelf = Shelf(scope=situation.scope, known=known, keeping=Keeping.by(situation.options))
         previous = body.get("previous_response_id")
-        wanted = shelf.wanted(previous, own)
-        if wanted:
-            return Asked(request=_NOTHING, tell=_no_telling, recall=wanted)
-        before, chain = shelf.chain(previous)
-        resolved = shelf.resolved(own)
-        items = [*before, *resolved]
+        before: list[Any] = []
+        chain: list[str] = []
+        resolved = own
+        # Most requests bring all of their conversation themselves.
+        if previous is not None or has_references(own):
+            wanted = shelf.wanted(previous, own)
+            if wanted:
+                return Asked(request=_NOTHING, tell=_no_telling, recall=wanted)
+            before, chain = shelf.chain(previous)
+            resolved = shelf.resolved(own)
+        items = [*before, *resolved] if before else resolved
         if len(items) > MAX_ITEMS:
             raise InvalidRequest(f"input holds more than {MAX_ITEMS} items", param="input")
         asked = self._accepted(body, resolved, items, chain, shelf, situation)

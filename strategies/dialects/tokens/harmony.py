@@ -197,7 +197,8 @@ def _alone(cur: Cursor) -> Steps:
 def _may_open_stripped(_context: Context, opening: Opening) -> bool:
     """At the start, or glued to the message before: words with white space before them are part of a text."""
     if opening.marker.startswith("assistant"):
-        return opening.starts_line or not opening.line[-1:].isspace()
+        # Where a line has anything before it, its last character is that of all the text.
+        return opening.starts_line or not opening.before[-1:].isspace()
     return opening.starts_message or not (opening.before[-1:].isspace() or opening.before[-1:].isalnum())
 
 

@@ -25,7 +25,8 @@ class Sink:
         self.taken: list[bytes] = []
         self._answer = answer
 
-    def take(self, data: bytes) -> Taken:
+    def take(self, data: bytes, chunk: bytes = b"") -> Taken:
+        assert chunk in (b"", b"%x\r\n%b\r\n" % (len(data), data)), "which may go on in its place"
         answer = self._answer(data)
         if answer is not Taken.LEFT:
             self.taken.append(data)
