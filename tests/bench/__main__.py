@@ -28,13 +28,13 @@ from tests.support.chat import event, numbered_ids
 from tests.support.golden import SAMPLES
 
 BOUNDS = {
-    **{"calls, request": 152.0, "calls, event": 9.0, "calls, quiet event": 6.5},
-    **{"calls, messages, request": 260.0, "calls, messages, event": 11.0, "calls, messages, quiet event": 8.5},
-    **{"calls, responses, request": 315.0, "calls, responses, event": 12.0, "calls, responses, quiet event": 9.5},
-    **{"calls, messages, same wire, request": 248.0, "calls, messages, same wire, event": 5.0},
-    **{"calls, responses, same wire, request": 290.0, "calls, responses, same wire, event": 9.5},
-    **{"calls, chat, watched, request": 208.0, "calls, chat, watched, event": 13.5},
-    **{"calls, chat, watched, quiet event": 10.0},
+    **{"calls, request": 152.0, "calls, event": 6.5, "calls, quiet event": 4.5},
+    **{"calls, messages, request": 219.0, "calls, messages, event": 8.5, "calls, messages, quiet event": 6.5},
+    **{"calls, responses, request": 237.0, "calls, responses, event": 9.5, "calls, responses, quiet event": 7.5},
+    **{"calls, messages, same wire, request": 207.0, "calls, messages, same wire, event": 3.5},
+    **{"calls, responses, same wire, request": 231.0, "calls, responses, same wire, event": 6.5},
+    **{"calls, chat, watched, request": 204.0, "calls, chat, watched, event": 9.5},
+    **{"calls, chat, watched, quiet event": 7.5},
     **{"calls, 128 tools never seen": 50_000.0, "calls, a turn behind 2,000 messages": 2_300.0},
     "most objects for the collector, request": 4.0,
 }
