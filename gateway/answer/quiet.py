@@ -42,10 +42,6 @@ class Deaf:
     def __init__(self) -> None:
         self._heard: list[str] = []
 
-    def hears(self, text: str) -> bool:
-        self._heard.append(text)
-        return True
-
     def hear(self, text: str, room: int) -> int:
         del room
         self._heard.append(text)
@@ -145,27 +141,22 @@ class Quiet:
         calm = None if listener is None or self._waiting or self._gathered is not None else listener.calm
         self._search = calm.search if calm is not None else None
 
-    def word(self, quoted: bytes) -> bool:
-        """Whether an event with this content, in its quotes, goes out at once and alone; it has then been heard.
+    def word(self, content: bytes) -> bool:
+        """Whether an event with this content goes out at once and alone, as `passes` has it; it is then taken down.
 
         The event is to be cast in the template; one that does not go out so is for `passes`.
         """
-        listener = self._listener
-        if listener is None or self.waiting or self._gathered is not None or self._stamped is not None:
+        search = self._search
+        if search is None or self._stamped is not None or not content or search(content) is not None:
             return False
-        try:
-            text = _decode(quoted)
-        except ValueError:
+        if len(self._calm) + len(content) > _MOST:
             return False
-        size = self._size + len(quoted)
-        if size > _MOST or not text or not listener.hears(text):
-            return False
-        self._size = size
+        self._calm += content
         self.events += 1
         return True
 
     def is_cast_in(self, head: bytes) -> bool:
-        """Whether this stands before the contents, their quotes included, of all events that are heard."""
+        """Whether this stands before the contents, with the quote before them, of all events that are heard."""
         return self._listener is not None and self._head == head
 
     def passes(self, data: bytes) -> bytes | None:

@@ -135,7 +135,7 @@ class EventCarrier:
             if start >= end or not data.startswith(template.head) or not data.endswith(template.tail):
                 return None
             text = data[start:end]
-        if word is not None and word(text):
+        if word is not None and word(text[1:-1]):
             if self.notes_words:
                 self._pieces.append(text)
                 self._unheard = self._last = data

@@ -86,9 +86,6 @@ class _LetsAll:
     def begun(self) -> int:
         return self._inner.begun
 
-    def hears(self, text: str) -> bool:
-        return self._inner.hears(text)
-
     def hear(self, text: str, room: int) -> int:
         del room
         # The refusal is passed on, the wait is not.

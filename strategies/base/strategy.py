@@ -121,10 +121,6 @@ class Listener(Protocol):
         """
         ...
 
-    def hears(self, text: str) -> bool:
-        """Whether all of this text is decided and nothing before it is open; only then it has been taken."""
-        ...
-
     @property
     def calm(self) -> re.Pattern[bytes] | None:
         """What finds in the JSON of a text, without its quotes, that it is to be heard; None while every one is.

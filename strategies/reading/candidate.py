@@ -55,10 +55,6 @@ class Gathering:
         """How many characters more a call may have."""
         self._pieces: list[str] = []
 
-    def hears(self, text: str) -> bool:
-        """Nothing that it takes is decided."""
-        return False
-
     def hear(self, text: str, room: int) -> int:
         del room
         whole = self._tail + text if self._keeps else text

@@ -210,13 +210,6 @@ class Overhearing:
         """Where inline code was last looked at, and how many backticks had opened it there."""
         self._inline = inline
 
-    def hears(self, text: str) -> bool:
-        if self._is_clear and self._search(self._last + text, 1) is None and not text[-1].isspace():
-            self._loose.append(text)
-            self._last = text[-1]
-            return True
-        return False
-
     def hear(self, text: str, room: int) -> int:
         # Nearly every event of an answer ends here: one search, and nothing is joined or copied.
         if self._is_clear and self._search(self._last + text, 1) is None and not text[-1].isspace():

@@ -28,11 +28,11 @@ from tests.support.chat import event, numbered_ids
 from tests.support.golden import SAMPLES
 
 BOUNDS = {
-    **{"calls, request": 152.0, "calls, event": 6.5, "calls, quiet event": 4.5},
-    **{"calls, messages, request": 219.0, "calls, messages, event": 8.5, "calls, messages, quiet event": 6.5},
-    **{"calls, responses, request": 237.0, "calls, responses, event": 9.5, "calls, responses, quiet event": 7.5},
+    **{"calls, request": 152.0, "calls, event": 4.0, "calls, quiet event": 3.5},
+    **{"calls, messages, request": 219.0, "calls, messages, event": 6.0, "calls, messages, quiet event": 5.5},
+    **{"calls, responses, request": 237.0, "calls, responses, event": 7.0, "calls, responses, quiet event": 6.5},
     **{"calls, messages, same wire, request": 207.0, "calls, messages, same wire, event": 3.5},
-    **{"calls, responses, same wire, request": 231.0, "calls, responses, same wire, event": 6.5},
+    **{"calls, responses, same wire, request": 231.0, "calls, responses, same wire, event": 5.5},
     **{"calls, chat, watched, request": 204.0, "calls, chat, watched, event": 9.5},
     **{"calls, chat, watched, quiet event": 7.5},
     **{"calls, 128 tools never seen": 50_000.0, "calls, a turn behind 2,000 messages": 2_300.0},
