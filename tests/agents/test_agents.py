@@ -5,12 +5,13 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from gateway.app import Gateway
 from gateway.surfaces.responses.compaction import INSTRUCTION
@@ -130,22 +131,46 @@ TASK = "bring notes.txt into order"
 
 OPENAI = {"UPSTREAM_API_KEY": "sk-open"}
 
+
+@frozen
+class Way:
+    """What the model's server speaks, in which form the model writes its calls, and under which settings."""
+
+    server: Callable[[], Any]
+    dialect: str | None
+    environ: dict[str, str]
+    path: str
+
+    @asynccontextmanager
+    async def served(self, gateway: Callable[..., Awaitable[Gateway]], script: Script) -> AsyncIterator[str]:
+        """The address of a gateway before the model that goes by the script."""
+        async with listening(script) as url:
+            yield (await gateway(url + self.path, GATEWAY_API_KEYS=KEY, **self.environ)).url
+
+
+def _way(*how: Any, id: str) -> Any:
+    return pytest.param(Way(*how), id=id)
+
+
+def begun(folder: Path, notes: str) -> Path:
+    """Where the agent works."""
+    folder.mkdir()
+    (folder / "notes.txt").write_text(notes)
+    return folder
+
+
 WAYS: list[Any] = [
-    pytest.param(OpenAiServer, None, {**OPENAI, "STRATEGY_RULES": "*=native"}, "/v1", id="native"),
-    pytest.param(OpenAiServer, None, OPENAI, "/v1", id="recovery, native calls"),
-    pytest.param(OpenAiServer, "tag_xml", OPENAI, "/v1", id="recovery, tags"),
-    pytest.param(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt"}, "/v1", id="tags"),
-    pytest.param(OpenAiServer, "hermes", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:hermes"}, "/v1", id="hermes"),
-    pytest.param(
+    _way(OpenAiServer, None, {**OPENAI, "STRATEGY_RULES": "*=native"}, "/v1", id="native"),
+    _way(OpenAiServer, None, OPENAI, "/v1", id="recovery, native calls"),
+    _way(OpenAiServer, "tag_xml", OPENAI, "/v1", id="recovery, tags"),
+    _way(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt"}, "/v1", id="tags"),
+    _way(OpenAiServer, "hermes", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:hermes"}, "/v1", id="hermes"),
+    _way(
         OpenAiServer, "qwen3_coder", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:qwen3_coder"}, "/v1", id="qwen3_coder"
     ),
-    pytest.param(
-        AnthropicServer, None, {"UPSTREAM_KIND": "anthropic", "UPSTREAM_API_KEY": "sk-ant"}, "/v1", id="anthropic"
-    ),
-    pytest.param(GeminiServer, None, {"UPSTREAM_KIND": "gemini", "UPSTREAM_API_KEY": "AIza"}, "/v1beta", id="gemini"),
-    pytest.param(
-        QwenWebServer, "tag_xml", {"UPSTREAM_KIND": "qwen_web", "UPSTREAM_API_KEY": "web-token"}, "", id="qwen_web"
-    ),
+    _way(AnthropicServer, None, {"UPSTREAM_KIND": "anthropic", "UPSTREAM_API_KEY": "sk-ant"}, "/v1", id="anthropic"),
+    _way(GeminiServer, None, {"UPSTREAM_KIND": "gemini", "UPSTREAM_API_KEY": "AIza"}, "/v1beta", id="gemini"),
+    _way(QwenWebServer, "tag_xml", {"UPSTREAM_KIND": "qwen_web", "UPSTREAM_API_KEY": "web-token"}, "", id="qwen_web"),
 ]
 
 
@@ -187,23 +212,12 @@ def blocks(said: list[dict[str, Any]], role: str, kind: str) -> list[dict[str, A
 
 @pytest.mark.skipif(not CLAUDE.exists(), reason="needs claude")
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("server", "dialect", "environ", "path"), WAYS)
-async def test_it_reads_edits_and_runs(
-    gateway: Callable[..., Awaitable[Gateway]],
-    tmp_path: Path,
-    server: Callable[[], Any],
-    dialect: str | None,
-    environ: dict[str, str],
-    path: str,
-) -> None:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "notes.txt").write_text(f"first line\n{READ_TEXT}\n")
-    script = Script(server(), steps(folder), TASK, dialect)
-    async with listening(script) as url:
-        (tmp_path / "home").mkdir()
-        running = await gateway(url + path, GATEWAY_API_KEYS=KEY, **environ)
-        said = await claude(folder, tmp_path / "home", running.url, f"Please {TASK}.")
+@pytest.mark.parametrize("way", WAYS)
+async def test_it_reads_edits_and_runs(gateway: Callable[..., Awaitable[Gateway]], tmp_path: Path, way: Way) -> None:
+    folder = begun(tmp_path / "work", f"first line\n{READ_TEXT}\n")
+    (tmp_path / "home").mkdir()
+    async with way.served(gateway, Script(way.server(), steps(folder), TASK, way.dialect)) as url:
+        said = await claude(folder, tmp_path / "home", url, f"Please {TASK}.")
     assert said[-1]["result"] == DONE
     assert (folder / "notes.txt").read_text() == f"first line\n{WRITTEN_TEXT}\n"
     assert (folder / "run.txt").read_text() == f"{RUN_TEXT}\n"
@@ -235,34 +249,30 @@ STAMPED = "delta-3307"
 NATIVE = {**OPENAI, "STRATEGY_RULES": "*=native"}
 
 CODEX_WAYS: list[Any] = [
-    pytest.param(OpenAiServer, None, NATIVE, "/v1", id="native"),
-    pytest.param(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=recovery"}, "/v1", id="recovery, tags"),
-    pytest.param(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt"}, "/v1", id="tags"),
-    pytest.param(OpenAiServer, "hermes", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:hermes"}, "/v1", id="hermes"),
-    pytest.param(
+    _way(OpenAiServer, None, NATIVE, "/v1", id="native"),
+    _way(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=recovery"}, "/v1", id="recovery, tags"),
+    _way(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt"}, "/v1", id="tags"),
+    _way(OpenAiServer, "hermes", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:hermes"}, "/v1", id="hermes"),
+    _way(
         OpenAiServer, "qwen3_coder", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:qwen3_coder"}, "/v1", id="qwen3_coder"
     ),
-    pytest.param(
-        AnthropicServer, None, {"UPSTREAM_KIND": "anthropic", "UPSTREAM_API_KEY": "sk-ant"}, "/v1", id="anthropic"
-    ),
-    pytest.param(
+    _way(AnthropicServer, None, {"UPSTREAM_KIND": "anthropic", "UPSTREAM_API_KEY": "sk-ant"}, "/v1", id="anthropic"),
+    _way(
         ResponsesServer,
         "tag_xml",
         {"UPSTREAM_KIND": "responses", "UPSTREAM_API_KEY": "sk-resp", "STRATEGY_RULES": "*=recovery"},
         "/v1",
         id="responses, tags on its own wire",
     ),
-    pytest.param(
+    _way(
         ResponsesServer,
         "hermes",
         {"UPSTREAM_KIND": "responses", "UPSTREAM_API_KEY": "sk-resp", "STRATEGY_RULES": "*=xml_prompt:hermes"},
         "/v1",
         id="responses",
     ),
-    pytest.param(GeminiServer, None, {"UPSTREAM_KIND": "gemini", "UPSTREAM_API_KEY": "AIza"}, "/v1beta", id="gemini"),
-    pytest.param(
-        QwenWebServer, "tag_xml", {"UPSTREAM_KIND": "qwen_web", "UPSTREAM_API_KEY": "web-token"}, "", id="qwen_web"
-    ),
+    _way(GeminiServer, None, {"UPSTREAM_KIND": "gemini", "UPSTREAM_API_KEY": "AIza"}, "/v1beta", id="gemini"),
+    _way(QwenWebServer, "tag_xml", {"UPSTREAM_KIND": "qwen_web", "UPSTREAM_API_KEY": "web-token"}, "", id="qwen_web"),
 ]
 
 PATCH = f"""\
@@ -325,22 +335,12 @@ def items(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 @pytest.mark.skipif(not CODEX.exists(), reason="needs codex")
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("server", "dialect", "environ", "path"), CODEX_WAYS)
-async def test_it_runs_and_patches(
-    gateway: Callable[..., Awaitable[Gateway]],
-    tmp_path: Path,
-    server: Callable[[], Any],
-    dialect: str | None,
-    environ: dict[str, str],
-    path: str,
-) -> None:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "notes.txt").write_text(f'first <line> & "more"\n{READ_TEXT}\n')
-    script = Script(server(), STEPS, TASK, dialect)
-    async with listening(script) as url:
-        running = await gateway(url + path, GATEWAY_API_KEYS=KEY, **environ)
-        said = await codex(folder, tmp_path / "home", running.url, f"Please {TASK}.")
+@pytest.mark.parametrize("way", CODEX_WAYS)
+async def test_it_runs_and_patches(gateway: Callable[..., Awaitable[Gateway]], tmp_path: Path, way: Way) -> None:
+    folder = begun(tmp_path / "work", f'first <line> & "more"\n{READ_TEXT}\n')
+    script = Script(way.server(), STEPS, TASK, way.dialect)
+    async with way.served(gateway, script) as url:
+        said = await codex(folder, tmp_path / "home", url, f"Please {TASK}.")
     messages = [item["text"] for item in items(said, "agent_message")]
     assert messages[-1] == DONE
     assert not any("<" in text for text in messages)

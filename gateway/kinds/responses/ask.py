@@ -63,6 +63,7 @@ def responses_request(
     request: dict[str, Any] = {"model": string_of(body.get("model"))}
     if conversation.lead:
         request["instructions"] = "\n\n".join(conversation.lead)
+    # Behind the loop, as it may take the last of the lead: a request without an item is refused.
     request["input"] = conversation.finished()
     # Kept at the server by default, for thirty days: https://platform.openai.com/docs/guides/your-data
     request["store"] = False
@@ -79,6 +80,7 @@ def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
     strict = {string_of(each.get("name")): each.get("strict") is True for each in declared}
     tools = []
     for function in functions_of(body):
+        # Left out where only some are allowed: that holds at every server, whatever it makes of a choice.
         if choice.names and choice.mode != "tool" and function.name not in choice.names:
             continue
         tool = {"type": "function", "name": function.name, "parameters": rooted_object(function.parameters)}
@@ -109,6 +111,7 @@ def _more(body: Mapping[str, Any], options: ResponsesOptions) -> dict[str, Any]:
         fields["stream"] = True
     effort = effort_of(body)
     if effort is not None:
+        # With its summary, or nothing of the thought would be shown to anybody.
         fields["reasoning"] = {"effort": effort, "summary": "auto"}
     is_thinking = effort not in (None, "none") or _THINKING.search(string_of(body.get("model"))) is not None
     if options.thoughts == "on" or (options.thoughts == "auto" and is_thinking):
@@ -160,6 +163,7 @@ class _Conversation:
 
     def finished(self) -> list[dict[str, Any]]:
         """The items."""
+        # Nothing but a system prompt: its last part is what there is to answer.
         if not self._items and self.lead:
             self._say("user", [{"type": "input_text", "text": self.lead.pop()}])
         if not self._items:
@@ -203,6 +207,7 @@ class _Conversation:
                 items.append(each)
             elif isinstance(each, str) and each in said:
                 items.append(said.pop(each))
+        # What the client has added or changed since comes behind what is known of the turn, and nothing is lost.
         return [*items, *said.values()]
 
 
@@ -224,6 +229,7 @@ def _part(part: Part, where: str) -> dict[str, Any]:
 def _output(content: object, where: str) -> str | list[dict[str, Any]]:
     """What a call came to; a list only where it is more than text."""
     parts = list(parts_of(content, where=where))
+    # Text alone as text, which every server of this wire takes.
     if any(part.kind != "text" for part in parts):
         return [_part(part, where) for part in parts]
     return "".join(part.text for part in parts)

@@ -57,6 +57,7 @@ def system_of(body: Mapping[str, Any], server: Server, dropped: list[str]) -> st
             dropped.append("billing_header")
             continue
         parts.append(_marked(text_part(text), block, server))
+    # Parts only where their marks are of use: many templates take the system prompt as text and as nothing else.
     if server.keeps_cache_control and any("cache_control" in part for part in parts):
         return parts
     return parts[0]["text"] if len(parts) == 1 else _JOINT.join([part["text"] for part in parts])
@@ -85,6 +86,7 @@ class History(Struct, kw_only=True, eq=False):
         if isinstance(content, str):
             blocks: list[Block] = [{"type": "text", "text": content}] if content else []
         else:
+            # Bounded before it is looked at: blocks are cheap to send and dear to turn into chat.
             blocks = [block for block in bounded(content, MAX_PARTS, where + ".content") if isinstance(block, dict)]
         if role == "system":
             self.turns.system(_JOINT.join(_texts(blocks)))
@@ -102,6 +104,7 @@ class History(Struct, kw_only=True, eq=False):
                 self._result(block)
             else:
                 parts += self._parts(block)
+        # A new question ends the turn before it, and with that what was thought in it.
         self.turns.user(parts, is_question=not has_result and _asks(parts))
 
     def _assistant(self, blocks: list[Block]) -> None:
@@ -113,6 +116,7 @@ class History(Struct, kw_only=True, eq=False):
                 case "thinking":
                     self._thought(block)
                 case "tool_use" if isinstance(block.get("name"), str) and block["name"]:
+                    # In front of the call, in the order in which it was said.
                     self.turns.text("".join(text))
                     text = []
                     given = block.get("input")
@@ -157,6 +161,7 @@ class History(Struct, kw_only=True, eq=False):
                     inner += self._parts(each)
         if loaded:
             inner.append(text_part(f"Loaded: {', '.join(loaded)}"))
+        # A result of chat is text: pictures follow it in a message of their own.
         texts = [part for part in inner if part.get("type") == "text"]
         others = [part for part in inner if part.get("type") != "text"]
         text = "\n".join(part["text"] for part in texts)
@@ -256,6 +261,7 @@ def _word(block: Mapping[str, Any]) -> str:
     kind = block.get("type")
     if not isinstance(kind, str):
         return "other"
+    # Words of our own only: a type that a client makes up must not become the label of a metric.
     if kind in _DROPPED or kind in ("image", "document", "search_result"):
         return kind
     if kind.endswith("_tool_result") or kind.startswith("mcp_"):

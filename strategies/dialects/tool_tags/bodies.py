@@ -55,6 +55,7 @@ def read_attributes(cur: Cursor, call: TagCall) -> Steps:
             return True
         if (yield from cur.lit(">")):
             return False
+        # Bounded, as nothing has shown yet that this is the tool's tag.
         name = yield from cur.match(_NAME_RUN, 64)
         if not name or not spaces or not (yield from cur.lit("=")):
             raise Reject("another tag")
@@ -95,6 +96,7 @@ def read_json_body(cur: Cursor, call: TagCall) -> Steps:
     pieces = Taken(cur)
     if not (yield from cur.json(pieces.add)):
         raise Reject("value not closed", attempted=True)
+    # A brace too many has ended the object already: it is none of its text.
     call.mends += yield from read_surplus(cur)
     keys = tuple(call.schema.properties)
     try:
@@ -119,6 +121,7 @@ def read_sole_value(cur: Cursor, call: TagCall) -> Steps:
     """
     if call.tag in _COMMON_WORDS:
         raise Reject("no parameter")
+    # Only a text: a bare number or word between tags could be meant for any other type.
     names = [name for name in call.schema.required if call.schema.prop(name).only_string]
     if len(call.schema.required) != 1 or not names or call.schema.prop(names[0]).body:
         raise Reject("no parameter")
@@ -137,6 +140,7 @@ def read_words(cur: Cursor, call: TagCall, opening: Opening) -> Steps:
     False where the tool has no such parameter; a tag that is one common word is never taken for such a call.
     """
     key = _words_of(call)
+    # Three signs at once, as the words between the tags could be anybody's.
     if not key or not opening.starts_line or not _COMPOUND.search(call.tag):
         return False
     text = yield from cur.match(_WORDS_RUN, _WORDS_BOUND)
@@ -168,6 +172,7 @@ def read_yaml_body(cur: Cursor, call: TagCall) -> Steps:
     cur.anchor = start = cur.offset
     indent = len((yield from cur.match(_SPACES, _KEY_BOUND)))
     begins = yield from _begins_mapping(cur, call)
+    # Given back: whoever reads the body begins at its first blank.
     cur.back(start)
     cur.anchor = None
     if not begins:
@@ -175,6 +180,7 @@ def read_yaml_body(cur: Cursor, call: TagCall) -> Steps:
     pieces = Taken(cur)
     closed = yield from _until_closer(cur, f"</{call.tag}>", indent, pieces)
     text = pieces.text()
+    # Without its closer only a whole last line may count, and only where the model has ended by itself.
     if not closed and (cur.cut or not text.endswith("\n")):
         raise Reject("value not closed", attempted=True)
     last = yield from cur.work(_take_mapping(call, text))
@@ -249,6 +255,7 @@ def read_unclosed_tag(cur: Cursor, call: TagCall) -> Steps:
 
 
 def _is_prompted(call: TagCall) -> bool:
+    # A tool that says nothing of its parameters takes any; asked in this form, the model has meant these.
     return call.context.prompted == "generic_xml" and not call.schema.properties
 
 
@@ -271,6 +278,7 @@ def _until_closer(cur: Cursor, closer: str, indent: int, pieces: Taken) -> Steps
         nonlocal line
         pieces.add(text)
         behind = text.rsplit("\n", 1)
+        # No more of the line is kept than decides: a long one would be joined again with each piece.
         line = (behind[1] if len(behind) > 1 else line + text)[: indent + 1]
 
     while (yield from cur.until(closer, take)):
