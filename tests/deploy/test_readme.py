@@ -26,6 +26,7 @@ from tests.support.faulty_upstream import FaultyUpstream, answer_json
 from tests.support.pages import faults_of, sources
 from tests.support.pictures import MADE_BY, MAKERS, PICTURES, PREVIEWS, chunks, made, shrunk
 from tests.support.processes import free_port, free_ports
+from tests.support.reading import together
 
 README = (DEPLOY / "README.md").read_text(encoding="utf-8")
 
@@ -311,7 +312,7 @@ def test_every_number_that_a_test_file_speaks_of_is_a_row() -> None:
     assert [each for each in said if each[1] not in FAULTS] == []
 
 
-@pytest.mark.parametrize("row", FAULTS)
+@together("row", {row: row for row in FAULTS})
 def test_a_row_is_shown_by_tests_that_exist(row: str) -> None:
     shown = TEST.findall(FAULTS[row].shown)
     assert shown

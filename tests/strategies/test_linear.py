@@ -29,7 +29,8 @@ pytestmark = pytest.mark.cost
 
 MOST = 1.2
 """How much more a character may cost in a longer answer."""
-SIZE = 6_000
+SIZE, TIMES = 1_700, 4
+"""A square is as much to be seen as at 6,000 characters and twice as many."""
 COPIED = 64
 """How many copied characters cost as much as a call."""
 TOO_MANY = 100_000_000
@@ -148,11 +149,11 @@ def cost(text: str, piece: int, options: Options, *, prompted: str | None = None
 
 
 def assert_linear(make: Callable[[int], str], piece: int, options: Options) -> None:
-    """Twice the text costs about twice as much; what may be read again up to a bound is longer than the shortest."""
+    """Four times the text costs about four times as much; what may be read again, up to a bound, is longer at first."""
     size, growth = SIZE, 0.0
     for _ in range(4):
-        once, twice = (cost(make(times * size), piece, options) for times in (1, 2))
-        growth = twice / once / 2
+        once, more = (cost(make(times * size), piece, options) for times in (1, TIMES))
+        growth = more / once / TIMES
         if growth <= MOST:
             return
         size *= 3

@@ -23,7 +23,7 @@ from tests.support.damage import (
     told_in_vain,
 )
 from tests.support.golden import own_labels
-from tests.support.reading import AGENT_TOOLS, read
+from tests.support.reading import AGENT_TOOLS, read, together
 
 RECORDS = [
     json.loads(line)
@@ -32,8 +32,23 @@ RECORDS = [
 ]
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=[record["id"] for record in RECORDS])
-def test_no_call_and_no_change(record):
+def by_kind() -> dict[str, dict[str, Any]]:
+    """The records of each kind, by their names."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in RECORDS:
+        found.setdefault(record["kind"], {})[record["id"]] = record
+    return found
+
+
+BY_KIND = by_kind()
+
+
+@pytest.mark.parametrize("kind", BY_KIND)
+def test_no_call_and_no_change(kind):
+    together("record", BY_KIND[kind])(left_alone)()
+
+
+def left_alone(record):
     for parts in ([record["text"]], list(record["text"])):
         found = read(parts)
         assert found.calls == []

@@ -1,10 +1,12 @@
 """Reads an answer whole and in pieces, and says what came out."""
 
+import inspect
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, wraps
 from typing import Any
 
+import pytest
 from attrs import frozen
 
 from gateway.answer.stages import Shaper
@@ -12,6 +14,36 @@ from gateway.core.events import Args, Broken, Drop, End, Event, Note, Text
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options, Shape
 from strategies.reading.factory import Readers, reader_factory
+
+
+def together(name: str, cases: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """One test goes through all these cases, as each takes less time than a test of its own; it names all that fail."""
+    assert cases
+
+    def decorated(test: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(test)
+        assert name in signature.parameters
+        assert not inspect.iscoroutinefunction(test)
+
+        @wraps(test)
+        def of_all(**given: Any) -> None:
+            failed: dict[str, BaseException] = {}
+            for case, value in cases.items():
+                try:
+                    test(**given, **{name: value})
+                except (Exception, pytest.fail.Exception) as fault:  # noqa: BLE001 - each is told below
+                    fault.add_note(f"where {name} is {case}")
+                    failed[case] = fault
+            if failed:
+                told = f"{len(failed)} of {len(cases)} fail, where {name} is {', '.join(failed)}"
+                raise BaseExceptionGroup(told, [*failed.values()])
+
+        others = [each for each in signature.parameters.values() if each.name != name]
+        of_all.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return of_all
+
+    return decorated
+
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}

@@ -11,6 +11,7 @@ from multidict import CIMultiDict
 from gateway.config.declared.values import host_names, origins
 from gateway.core.origins import is_loopback, parse_authority, parse_origin
 from gateway.traffic.door import MAX_HEADERS, Door, Knock, Verdict
+from tests.support.reading import together
 
 OPEN = Door(has_keys=False)
 KEYS = Door(has_keys=True)
@@ -138,7 +139,7 @@ def test_a_loopback_name_is_let_in_with_any_port(host: str) -> None:
     assert status(OPEN, ("Host", host)) == 200
 
 
-@pytest.mark.parametrize("host", NOT_LOCAL)
+@together("host", {repr(host): host for host in NOT_LOCAL})
 def test_any_other_name_is_misdirected(host: str) -> None:
     for target in ("/v1/chat/completions", "/", "/healthz", "/readyz", "/metrics", "*"):
         assert status(OPEN, ("Host", host), target=target) == 421
@@ -286,7 +287,7 @@ def test_a_page_of_the_gateways_own_address_is_let_in(origin: str, host: str) ->
 
 
 @pytest.mark.parametrize(("origin", "host"), FOREIGN)
-@pytest.mark.parametrize("target", ["/v1/chat/completions", "/", "/healthz", "/metrics"])
+@together("target", {target: target for target in ("/v1/chat/completions", "/", "/healthz", "/metrics")})
 def test_a_foreign_page_is_refused_wherever_the_gateway_listens(origin: str, host: str, target: str) -> None:
     for local in (True, False):
         for method in ("GET", "POST", "OPTIONS", "DELETE"):

@@ -11,12 +11,13 @@ from strategies.asking.history import History, render_history
 from strategies.asking.renderers import RENDERERS
 from strategies.grammar.dialect import Renderer
 from strategies.writing.prompt import MARKER
+from tests.support.reading import together
 
 READ = Tool(
     name="read",
     parameters={"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}}},
 )
-WRITERS = pytest.mark.parametrize("writer", RENDERERS.values(), ids=RENDERERS)
+WRITERS = together("writer", RENDERERS)
 
 
 def rewrite(*messages: dict[str, Any], dialect: str = "generic_xml", fmt: str = "bracket") -> History:

@@ -25,9 +25,10 @@ from strategies.grammar.dialect import TAGS, Context, Dialect, Renderer
 from strategies.reading.factory import reader_factory
 from strategies.writing.renderer import CannotExpress
 from strategies.writing.samples import sample_arguments
-from tests.support.reading import AGENT_TOOLS, INTEGER, STRING, WRITE, read, read_every_way, tool
+from tests.support.reading import AGENT_TOOLS, INTEGER, STRING, WRITE, read, read_every_way, together, tool
 
 ROW = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)
+ROWS = together("row", {row.id: row for row in TABLE})
 
 WRITTEN = [row for row in TABLE if row.renderer is not None]
 
@@ -64,21 +65,21 @@ def test_the_example_is_a_call_of_its_own_dialect_however_it_is_cut(row: Dialect
     assert json.loads(arguments)
 
 
-@ROW
+@ROWS
 def test_the_example_is_a_call_without_being_asked_for(row: Dialect) -> None:
     found = read(row.example, tools=TOOLS, **switched_on(row))
     assert len(found.calls) == 1
     assert found.dialects == [row.id] or BY_ID[found.dialects[0]].level <= row.level
 
 
-@ROW
+@ROWS
 def test_the_example_is_text_where_no_tool_is_declared(row: Dialect) -> None:
     """But for special tokens, which pass any name on, and for tags, which pass on the names of well-known tools."""
     found = read(row.example, tools=ToolSet([tool("unrelated", "value")]), **switched_on(row))
     assert bool(found.calls) <= (row.level == "A" or row.family == BY_ID[TAGS].family)
 
 
-@ROW
+@ROWS
 def test_the_example_is_text_when_the_answer_is_cut_in_its_middle(row: Dialect) -> None:
     cut = row.example[: len(row.example) * 2 // 3]
     found = read(cut, tools=TOOLS, prompted=row.id, reason="length", **switched_on(row))
@@ -86,7 +87,7 @@ def test_the_example_is_text_when_the_answer_is_cut_in_its_middle(row: Dialect) 
     assert found.text == cut
 
 
-@ROW
+@ROWS
 def test_a_row_says_what_it_is(row: Dialect) -> None:
     assert row.id == row.id.lower().strip()
     assert row.family.strip()
@@ -94,7 +95,7 @@ def test_a_row_says_what_it_is(row: Dialect) -> None:
     assert all(glob == glob.lower() for glob in row.models), "models are compared in lower case"
 
 
-@ROW
+@ROWS
 def test_the_module_states_its_grammar_and_what_holds_of_it(row: Dialect) -> None:
     document = inspect.getdoc(module_of(row)) or ""
     lines = document.splitlines()
@@ -105,7 +106,7 @@ def test_the_module_states_its_grammar_and_what_holds_of_it(row: Dialect) -> Non
     assert lines[0].endswith((".", ":"))
 
 
-@ROW
+@ROWS
 def test_where_the_form_comes_from_stands_above_its_row(row: Dialect) -> None:
     """A link, or for a damaged form what makes it come about."""
     lines = inspect.getsource(module_of(row)).splitlines()
@@ -113,7 +114,7 @@ def test_where_the_form_comes_from_stands_above_its_row(row: Dialect) -> None:
     assert lines[start - 2].startswith("# ")
 
 
-@ROW
+@ROWS
 def test_every_row_says_what_opens_it(row: Dialect) -> None:
     context = Context(tools=TOOLS, options=Options(**switched_on(row)))
     anywhere, lines, bodies = row.openers(context), row.line_openers(context), row.bodies(context)
@@ -126,7 +127,7 @@ def test_ids_are_unique() -> None:
     assert len(BY_ID) == len(TABLE)
 
 
-@pytest.mark.parametrize("row", WRITTEN, ids=lambda row: row.id)
+@together("row", {row.id: row for row in WRITTEN})
 def test_a_renderer_bears_the_id_of_its_row(row: Dialect) -> None:
     assert row.renderer is not None
     assert row.renderer.id == row.id
@@ -184,7 +185,7 @@ ARGUMENTS = st.fixed_dictionaries(
     },
 )
 
-WRITERS = pytest.mark.parametrize("writer", RENDERERS.values(), ids=RENDERERS)
+WRITERS = together("writer", RENDERERS)
 
 
 def read_back(text: str, tool: Tool, dialect: str) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ import pytest
 from strategies.schema.known_tools import known, known_tools
 from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import schema_of
+from tests.support.reading import together
 
 EVERY = [tool for variants in known_tools().values() for tool in variants]
 
@@ -23,7 +24,7 @@ def test_other_names_are_unknown():
     assert known("invalid") == ()
 
 
-@pytest.mark.parametrize("tool", EVERY, ids=lambda tool: tool.name)
+@together("tool", {f"{number}, {tool.name}": tool for number, tool in enumerate(EVERY)})
 def test_each_schema_is_sound(tool):
     json.dumps(tool.parameters)
     schema = schema_of(tool)

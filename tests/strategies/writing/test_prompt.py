@@ -25,9 +25,10 @@ from strategies.writing.prompt import (
 from strategies.writing.renderer import GenericTags
 from strategies.writing.samples import sample_arguments
 from tests.support.cost import assert_linear
+from tests.support.reading import together
 
 TAGS = GenericTags()
-WRITERS = pytest.mark.parametrize("writer", RENDERERS.values(), ids=RENDERERS)
+WRITERS = together("writer", RENDERERS)
 
 
 def tool(properties: dict[str, Any], *required: str, name: str = "probe", **rest: Any) -> Tool:
