@@ -15,6 +15,7 @@ from gateway.wire.json_scan import JsonScanner
 from gateway.wire.known_texts import known_at, known_value, made_of
 
 __all__ = [
+    "INSTRUCTING",
     "TOOL_FIELDS",
     "ChatRequest",
     "declared_tool",
@@ -328,6 +329,10 @@ def texts_of(content: object) -> Iterator[str]:
             yield text
 
 
+INSTRUCTING = ("system", "developer")
+"""The roles of messages that instruct."""
+
+
 def is_system(message: Mapping[str, Any]) -> bool:
     """Whether a message instructs."""
-    return message.get("role") in ("system", "developer")
+    return message.get("role") in INSTRUCTING

@@ -14,6 +14,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from json import dumps
+from operator import is_
 from typing import Any
 
 from attrs import define, field
@@ -129,7 +130,10 @@ class _Mending:
     tools: ToolSet
     options: Options
     model: str
+    _before: list[Message] = field(factory=list)
+    """Messages that are in order."""
     _out: list[Message | _Turn] = field(factory=list)
+    """What came behind them."""
     _waiting: dict[str, deque[_Call]] = field(factory=dict)
     """By the id that the client knows them by: the calls without a result, in their order."""
     _used: set[str] = field(factory=set)
@@ -141,13 +145,13 @@ class _Mending:
 
     def go_on(self, before: "_Mending", messages: list[Message]) -> None:
         """Begin behind these, which were found to be in order."""
-        self._out = [*messages]
+        self._before = messages
         self._waiting = dict.fromkeys(before._waiting, _NO_CALL)
         self._used, self._count, self._left = {*before._used}, before._count, before._left
 
     def without_messages(self) -> "_Mending":
         """What `go_on` needs."""
-        self._out = []
+        self._before, self._out = [], []
         return self
 
     @property
@@ -166,7 +170,7 @@ class _Mending:
             self._out.append(message)
 
     def finish(self, original: list[Message]) -> Mended:
-        messages: list[Message] = []
+        messages = [*self._before]
         for entry in self._out:
             if isinstance(entry, _Turn):
                 messages.append(entry.message)
@@ -175,7 +179,7 @@ class _Mending:
                 messages.append(entry)
         if self._has_new_ids:
             self._notes.append("the ids took the form of the model's family")
-        if not self._notes and [id(message) for message in messages] != [id(message) for message in original]:
+        if not self._notes and (len(messages) != len(original) or not all(map(is_, messages, original))):
             self._notes.append("results were put behind their calls, in their order")
         return Mended(messages, _shown(self._notes)) if self._notes else Mended(original)
 

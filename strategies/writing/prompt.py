@@ -14,7 +14,7 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.core.tools import Tool
-from gateway.wire.chat_request import is_system, texts_of
+from gateway.wire.chat_request import INSTRUCTING, is_system, texts_of
 from gateway.wire.known_texts import made_of
 
 __all__ = [
@@ -105,7 +105,9 @@ def firm_instruction(name: str | None) -> str:
 
 def holds_section(messages: Iterable[Mapping[str, Any]]) -> bool:
     """A system prompt of this conversation carries our section already: the marker on a line of its own."""
-    texts = (text for message in messages if is_system(message) for text in texts_of(message.get("content")))
+    # Asked of each of thousands of messages: a call for each would cost more than all else that is done with them.
+    instructing = [message for message in messages if message.get("role") in INSTRUCTING]
+    texts = (text for message in instructing for text in texts_of(message.get("content")))
     # On a line of its own: a prompt may speak of the marker, or hold a file of ours that does.
     return any(f"\n{MARKER}\n" in f"\n{text}" for text in texts if MARKER in text)
 
