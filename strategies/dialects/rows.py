@@ -12,27 +12,31 @@ from strategies.dialects.json.token_pairs import (
     GIGACHAT,
     GRANITE,
     GRANITE_FC,
+    HYPERCLOVAX,
     INKLING,
     INTERNLM,
     LFM2,
     LONGCAT,
     NEMOTRON_NANO,
     OLMO3,
+    PANGU,
     PHI,
+    RWKV,
     SMOLLM3,
 )
-from strategies.dialects.lines.line_calls import CONTINUE, FUNCTIONARY, GPTME
+from strategies.dialects.lines.line_calls import CONTINUE, CWM, FUNCTIONARY, GPTME
 from strategies.dialects.lines.patch import APPLY_PATCH
 from strategies.dialects.lines.python import PYTHON_TAGGED, PYTHONIC, TOOL_CODE
 from strategies.dialects.lines.react import REACT
 from strategies.dialects.lines.shell import SHELL
-from strategies.dialects.tags.dsml import DSML
+from strategies.dialects.tags.dsml import DSML, GCML
 from strategies.dialects.tags.glm import GLM, GLM_BARE
 from strategies.dialects.tags.hunyuan import HUNYUAN, HY3
 from strategies.dialects.tags.invoke import BARE_INVOKE, CLAUDE_INVOKE, DOTS, LOST_HEAD, XAI
 from strategies.dialects.tags.llama_tag import LLAMA3_TAG
 from strategies.dialects.tags.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
 from strategies.dialects.tags.muse import MUSE
+from strategies.dialects.tags.pair_tokens import IQUEST, K2_HORIZON, SOLAR_OPEN2
 from strategies.dialects.tags.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
 from strategies.dialects.tags.step3 import STEP3
 from strategies.dialects.tokens.bracketed import ARROWS, FUNCTIONARY_V2, TOOL_REQUEST
@@ -41,6 +45,7 @@ from strategies.dialects.tokens.gemma import FUNCTION_GEMMA, GEMMA, GEMMA_STRIPP
 from strategies.dialects.tokens.grok import GROK
 from strategies.dialects.tokens.harmony import HARMONY, HARMONY_STRIPPED
 from strategies.dialects.tokens.kimi_k3 import KIMI_K3
+from strategies.dialects.tokens.named_json import PLAMO3, SOLAR_OPEN
 from strategies.dialects.tool_tags.tag import GENERIC, PREFIXED, WRAPPED
 from strategies.grammar.dialect import Dialect
 
@@ -77,6 +82,7 @@ TABLE: tuple[Dialect, ...] = (
     MISTRAL,
     MISTRAL_OLD,
     MISTRAL_STRIPPED,
+    SOLAR_OPEN,
     GRANITE,
     GRANITE_FC,
     PHI,
@@ -115,6 +121,15 @@ TABLE: tuple[Dialect, ...] = (
     TOOL_REQUEST,
     ARROWS,
     FUNCTIONARY_V2,
+    GCML,
+    K2_HORIZON,
+    IQUEST,
+    SOLAR_OPEN2,
+    PLAMO3,
+    PANGU,
+    HYPERCLOVAX,
+    RWKV,
+    CWM,
     LOST_HEAD,
 )
 BY_ID = {dialect.id: dialect for dialect in TABLE}

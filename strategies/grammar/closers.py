@@ -211,16 +211,19 @@ def _parameter_follows(cur: Cursor, markup: Markup, key: str) -> Steps:
 
 # What closers come to where one of them is damaged
 
-_PREFIX = r"(?:[A-Za-z][\w.-]{0,30}:|\s?[|｜‖]{0,2}\s?DSML\s?[|｜‖]{0,2}\s?)?"
-PARAMETER_END = re.compile(rf"</{_PREFIX}(?:parameter|param|arg_value|arg_key)\s*>\Z")
+_PREFIX = r"(?:[A-Za-z][\w.-]{0,30}[:|]|\s?[|｜‖]{0,2}\s?(?:DSML|GCML)\s?[|｜‖]{0,2}\s?)?"
+_OF_VALUES = r"(?:parameter|param|(?:arg|param)_(?:value|key))"
+_OF_CALLS = r"(?:invoke|function|function_calls?|(?:iquest(?:coder)?_)?tool_calls?|tool_use)"
+PARAMETER_END = re.compile(rf"</{_PREFIX}{_OF_VALUES}\s*>\Z")
 """A parameter's closer in the spelling of any family."""
-CALL_END = re.compile(rf"</{_PREFIX}(?:invoke|function|function_calls?|tool_calls?|tool_use)\s*>\Z")
+CALL_END = re.compile(rf"</{_PREFIX}{_OF_CALLS}\s*>\Z")
 """A call's or a section's closer in the spelling of any family."""
-END_IN_TEXT = re.compile(
-    rf"</{_PREFIX}(?:parameter|param|arg_value|arg_key|invoke|function|function_calls?|tool_calls?|tool_use)\s*>"
-)
+END_IN_TEXT = re.compile(rf"</{_PREFIX}(?:{_OF_VALUES}|{_OF_CALLS})\s*>")
 """Either, anywhere in a text."""
-_TOKENS = r"<\|close\|>\s*\w+\s*<\|sep\|>|\]<\]minimax\[>\[(?:</[^<>\n]*>)?|<｜tool[_▁]calls?[_▁]end｜>"
+_TOKENS = (
+    r"<\|close\|>\s*\w+\s*<\|sep\|>|\]<\]minimax\[>\[(?:</[^<>\n]*>)?|<｜tool[_▁]calls?[_▁]end｜"
+    r">|<\|tool_(?:arg|call):end\|>"
+)
 _TOKEN_END = re.compile(rf"(?:{_TOKENS})\s*\Z")
 _TOKEN_SIZE = 160
 CLOSER_AT_END = re.compile(rf"(?:{END_IN_TEXT.pattern}|{_TOKENS})\Z")
@@ -230,7 +233,8 @@ _NAME = re.compile(rf"<(/?)({_PREFIX})([A-Za-z_][\w.-]{{0,127}})")
 _FAMILIES = frozenset(
     {
         *("parameter", "param", "argument", "arg", "arg_value", "arg_key", "invoke", "function", "function_call"),
-        *("function_calls", "tool_call", "tool_calls", "tool_use", "tool"),
+        *("function_calls", "tool_call", "tool_calls", "tool_use", "tool", "param_value", "param_key"),
+        *("iquest_tool_call", "iquestcoder_tool_call"),
     }
 )
 _OF_VALUE = frozenset({"close", "loose", "foreign", "other_close"})
@@ -282,7 +286,8 @@ def _parts(tag: str) -> tuple[bool, str]:
         return False, ""
     closes, prefix, name = found.groups()
     # Models mix the bars of both widths within one call.
-    return bool(closes), ("DSML:" if "DSML" in prefix else prefix) + name
+    word = next((f"{word}:" for word in ("DSML", "GCML") if word in prefix), prefix.replace("|", ":"))
+    return bool(closes), word + name
 
 
 Follows = Literal["param", "call", "end", "text"]

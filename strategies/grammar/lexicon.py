@@ -14,7 +14,7 @@ from operator import itemgetter
 __all__ = ["END_TOKENS", "LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "Triggers", "lexicon", "line_of"]
 
 # By the templates of Qwen, DeepSeek, GLM, Kimi and MiniMax; the prompts of Cline; Seed-OSS; Magistral; Command;
-# Hermes; Apertus; Gemma 4; gpt-oss; Kimi K3.
+# Hermes; Apertus; Gemma 4; gpt-oss; Kimi K3; K2 Horizon; Solar Open 2; PLaMo 3; Hy3.
 REASONING: Mapping[str, str] = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
@@ -26,6 +26,13 @@ REASONING: Mapping[str, str] = {
     "<|channel>": "<channel|>",
     "<|channel|>analysis<|message|>": "<|end|>",
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",
+    "<ifm|think>": "</ifm|think>",
+    "<ifm|think_fast>": "</ifm|think_fast>",
+    "<ifm|think_faster>": "</ifm|think_faster>",
+    "<|think:start|>": "<|think:end|>",
+    "<|plamo:begin_think:plamo|>": "<|plamo:end_think:plamo|>",
+    "<think:opensource>": "</think:opensource>",
+    "[unused16]": "[unused17]",
 }
 """Openers of reasoning blocks inside the text, and what closes each."""
 REASONING_ENDS = tuple(REASONING.values())
@@ -46,6 +53,13 @@ END_TOKENS = (
     "<seed:eos>",
     "</s>",
     "[e~[",
+    "[|endofturn|]",
+    "<|END_OF_TURN_TOKEN|>",
+    "<|ifm|im_end|>",
+    "<|im:end|>",
+    "<|plamo:tag|>",
+    "<|calls|>",
+    "[unused10]",
 )
 """What ends a turn for the engine, and is text only by mistake."""
 LEFTOVERS = (
@@ -53,6 +67,10 @@ LEFTOVERS = (
     "</tool_calls>",
     "</seed:tool_call>",
     "</minimax:tool_call>",
+    "</ifm|tool_call>",
+    "</ifm|tool_calls>",
+    "</｜GCML｜tool_calls>",
+    "<|tool_call:end|>",
     "</dots_function_call>",
     "<｜tool_call_end｜>",
     "<｜tool_sep｜>",

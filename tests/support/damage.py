@@ -40,7 +40,9 @@ __all__ = [
 ]
 
 
-_CLOSER = re.compile(r"(?:\]<\]minimax\[>\[)?</[^<>\n]+>|<\|close\|>\w+<\|sep\|>|<｜tool_calls?_end｜>")
+_CLOSER = re.compile(
+    r"(?:\]<\]minimax\[>\[)?</[^<>\n]+>|<\|tool_(?:arg|call):end\|>|<\|close\|>\w+<\|sep\|>|<｜tool_calls?_end｜>"
+)
 
 _MARK = re.compile(r"</?[^<>\n]{1,60}>|```\w*|\[/?[A-Z_]{3,}\]|END_ARG|[\"{}\[\](),:=]")
 
@@ -115,6 +117,10 @@ TAG_FORMS = (
     Form(id="minimax_m3", renderer="minimax_m3"),
     Form(id="dsml", renderer="dsml"),
     Form(id="step3", renderer="step3"),
+    Form(id="gcml", renderer="gcml"),
+    Form(id="k2_horizon", renderer="k2_horizon"),
+    Form(id="iquest", renderer="iquest"),
+    Form(id="solar_open2", renderer="solar_open2"),
     Form(id="muse_glimmer", renderer="claude_invoke", rewrite=_as_muse),
     Form(id="kimi_k3", renderer="kimi_k3"),
     Form(id="generic_xml", renderer="generic_xml"),
@@ -177,7 +183,7 @@ _RENDERED = (
     *("nemotron_nano", "hermes", "llama3_tag", "hunyuan", "minimax_m1", "ds_v3", "ds_v31", "kimi_k2", "mistral"),
     *("mistral_old", "granite", "phi4", "internlm", "command_r", "command_r_action", "react", "qwen_agent"),
     *("json_fence", "xlam", "pythonic", "tool_code", "harmony", "llama3_json", "apertus", "gigachat", "inkling"),
-    *("lfm2", "longcat", "functionary", "gptme"),
+    *("lfm2", "longcat", "functionary", "gptme", "plamo3", "solar_open", "pangu", "hyperclovax"),
 )
 
 DATA_FORMS = (
@@ -195,6 +201,8 @@ DATA_FORMS = (
     _json_form("functionary_v2", lambda name, arguments: f"<|recipient|>{name}<|content|>{arguments}<|stop|>"),
     _json_form("arrows", _arrows),
     Form(id="grok", renderer="hermes", rewrite=_json_form("grok", _grok).rewrite, marks=_MARK),
+    _json_form("rwkv", lambda name, arguments: f"**Tool Call:**\n```json\n{_object(name, arguments)}\n```"),
+    _json_form("cwm", lambda name, arguments: f"<tool: {name}>\n{arguments}\n</tool>"),
     Form(id="continue", renderer="hermes", rewrite=_json_form("continue", _continue).rewrite, marks=_MARK),
     _python_form("pythonic_tagged", "<|python_start|>[", "]<|python_end|>"),
     _python_form("olmo3", "<function_calls>\n", "\n</function_calls>"),
@@ -225,12 +233,19 @@ _WORDS = (
     *("parameter", "function", "tool_call", "invoke", "arg_value", "arg_key", "tool_calls", "param", "function_calls"),
     *("｜DSML｜parameter", "｜DSML｜invoke", "｜｜DSML｜｜parameter", "｜｜DSML｜｜invoke", "steptml:parameter"),
     *("atem:parameter", "atem:invoke", "antml:" + "parameter", "antml:" + "invoke", "seed:tool_call", "tool_use"),
-    "minimax:tool_call",
+    *("minimax:tool_call", "ifm|arg_value", "ifm|tool_call", "iquest_tool_call", "｜GCML｜parameter", "｜GCML｜invoke"),
 )
 
 _SPELLINGS = (
     *(f"</{word}>" for word in _WORDS),
-    *("<|close|>argument<|sep|>", "<|close|>call<|sep|>", f"{_M3}</content>", f"{_M3}</invoke>", "<｜tool_call_end｜>"),
+    *(
+        "<|close|>argument<|sep|>",
+        "<|close|>call<|sep|>",
+        "<|tool_arg:end|>",
+        f"{_M3}</content>",
+        f"{_M3}</invoke>",
+        "<｜tool_call_end｜>",
+    ),
 )
 
 _BODIES = ("content", "command", "newString", "oldString", "diff", "code", "text", "message", "patch")

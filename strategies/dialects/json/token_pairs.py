@@ -12,6 +12,9 @@
     LFM2           "<|tool_call_start|>" ( list | object | python list | python call ) "<|tool_call_end|>"
     Olmo 3         "<function_calls>" python call { newline python call } "</function_calls>"
     SmolLM3        "<code>" python call { newline python call } "</code>"
+    openPangu      "[unused11]" list "[unused12]"
+    HyperCLOVA X   [ "<|im_start|>assistant" ] " -> tool/function_call" newline list [ "<|im_end|>" ]
+    RWKV           "**Tool Call:**" ws "```json" object "```"
 
 JSON ends by its braces and Python by its brackets, so a closing token inside a string is data; what does not read that
 way is read up to the closing token. Closers may be missing at the end of the answer.
@@ -50,13 +53,16 @@ __all__ = [
     "GIGACHAT",
     "GRANITE",
     "GRANITE_FC",
+    "HYPERCLOVAX",
     "INKLING",
     "INTERNLM",
     "LFM2",
     "LONGCAT",
     "NEMOTRON_NANO",
     "OLMO3",
+    "PANGU",
     "PHI",
+    "RWKV",
     "SMOLLM3",
 ]
 
@@ -287,6 +293,52 @@ INKLING = Dialect(
         tokens=("<|message_", "<|content_", _END_MESSAGE),
     ),
     example='<|content_invoke_tool_json|>{"name": "read", "args": {"filePath": "src/app.py"}}<|end_message|>',
+)
+# openPangu before V2, whose tokenizer has no names for its tokens; V2 writes LFM2's:
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/openpangu_v2_tool_parser.py
+PANGU = Dialect(
+    id="pangu",
+    family="pangu",
+    level="A",
+    openers=lambda _context: ("[unused11]",),
+    parse=marked_json(("[unused12]",), stops=("[unused10]", *STOPS)),
+    models=("*pangu*",),
+    renderer=JsonRenderer(
+        id="pangu", opening="[unused11][", closing="][unused12]", between=", ", tokens=("[unused11]", "[unused12]")
+    ),
+    example='[unused11][{"name": "read", "arguments": {"filePath": "src/app.py"}}][unused12]',
+)
+_ROLE = "-> tool/function_call\n"
+# https://huggingface.co/naver-hyperclovax/HyperCLOVAX-SEED-Think-14B
+HYPERCLOVAX = Dialect(
+    id="hyperclovax",
+    family="hyperclovax",
+    level="A",
+    # The message before it ends first, and its end is no text either.
+    openers=lambda _context: (f"<|im_start|>assistant {_ROLE}", f"<|im_end|>\n<|im_start|>assistant {_ROLE}"),
+    line_openers=lambda _context: (_ROLE,),
+    parse=marked_json(optional=("<|im_end|>",)),
+    models=("hyperclovax-seed-think-14b*",),
+    carriers=(),
+    renderer=JsonRenderer(
+        id="hyperclovax",
+        opening=f"<|im_start|>assistant {_ROLE}[",
+        closing="]<|im_end|>",
+        between=", ",
+        tokens=("<|im_start|>", "<|im_end|>", _ROLE.strip()),
+    ),
+    example=f'{_ROLE}[{{"name": "read", "arguments": {{"filePath": "src/app.py"}}}}]<|im_end|>',
+)
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/rwkv_tool_parser.py
+RWKV = Dialect(
+    id="rwkv",
+    family="rwkv",
+    level="C",
+    line_openers=lambda _context: ("**Tool Call:**",),
+    parse=marked_json(form="tool_fence", optional=("```",)),
+    models=("rwkv*",),
+    carriers=(),
+    example='**Tool Call:**\n```json\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n```',
 )
 
 

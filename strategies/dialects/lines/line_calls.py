@@ -1,8 +1,9 @@
-"""Calls that are lines of their own: Functionary 3.2, Continue and gptme.
+"""Calls that are lines of their own: Functionary 3.2, Continue, gptme and CWM.
 
     Functionary  [ ">>>" ] NAME newline object | ">>>python" newline CODE
     Continue     "TOOL_NAME:" NAME newline { "BEGIN_ARG:" KEY newline RAW newline "END_ARG" newline }
     gptme        "@" NAME "(" ID "):" ws object
+    CWM          "<tool: " NAME ">" newline ( object | RAW ) newline "</tool>"
 
 All of them need a declared tool. Functionary's first `>>>` belongs to the prompt, so a message may begin with a name;
 its object must then be all of the message. Continue's values are text as it is, up to an `END_ARG` behind which another
@@ -13,14 +14,18 @@ import re
 from collections.abc import Generator
 from typing import Any
 
+from gateway.core.tools import Tool
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import STOPS, code_draft, named_drafts, read_json, refuse_torn
+from strategies.grammar.raw_value import trimmed
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tape import Taken
+from strategies.text.tolerant_json import JsonFault, parsing
+from strategies.text.turns import Turns
 from strategies.writing.token_renderer import JsonRenderer
 
-__all__ = ["CONTINUE", "FUNCTIONARY", "GPTME"]
+__all__ = ["CONTINUE", "CWM", "FUNCTIONARY", "GPTME"]
 
 _MARK = ">>>"
 _BLANK = re.compile(r"[ \t]*")
@@ -211,6 +216,70 @@ def _parse_gptme(cur: Cursor, context: Context, opening: Opening, _: Arguments) 
 
 _ID = re.compile(r"[^()\s]*")
 
+
+def _cwm_openers(context: Context) -> tuple[str, ...]:
+    return (*(f"{_TOOL}{name}>" for name in context.tools.names), _FUNCTION)
+
+
+def _parse_cwm(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    name = opening.marker.removeprefix(_TOOL).removesuffix(">")
+    if opening.marker == _FUNCTION and context.find(name) is None:
+        yield from cur.ws()
+        name = yield from cur.match(_NAME, 128)
+    tool = context.find(name)
+    if tool is None:
+        raise Reject("unknown tool", name=name)
+    text = yield from _cwm_body(cur)
+    schema = context.schema(tool)
+    # What names a parameter in quotes is an object, whatever its beginning has become.
+    if text.lstrip()[:1] in ("{", '"', "'") or any(f'"{name}"' in text for name in schema.properties):
+        yield (yield from cur.work(_cwm_object(tool, schema, text)))
+        return
+    key = next(iter(schema.required), "")
+    if len(schema.required) != 1 or not schema.prop(key).is_string or not text.strip():
+        raise Reject("no arguments", attempted=True)
+    yield Draft(name=tool.name, tool=tool, arguments={key: text}, form="tag")
+
+
+def _cwm_body(cur: Cursor) -> Steps:
+    """What stands up to the closer that ends the call."""
+    pieces = Taken(cur)
+    while True:
+        if not (yield from cur.until(_TOOL_END, pieces.add)):
+            raise Reject("call not closed", attempted=True)
+        cur.pos += len(_TOOL_END)
+        cur.anchor = start = cur.offset
+        yield from cur.ws()
+        if (yield from cur.at_end()) and cur.cut:
+            raise Reject("cut", attempted=True)
+        ends = (yield from cur.at_end()) or (yield from cur.lits((_TOOL, *STOPS))) is not None
+        cur.back(start)
+        cur.anchor = None
+        if ends:
+            return trimmed(pieces.text().strip(" \t"), body=True)
+        pieces.add(_TOOL_END)
+
+
+def _cwm_object(tool: Tool, schema: ToolSchema, text: str) -> Turns[Draft]:
+    """A body that is the tool's arguments; one that only begins like them is no text, but a fault."""
+    try:
+        parsed = yield from parsing(text.strip())
+    except JsonFault as fault:
+        raise Reject(f"JSON: {fault.reason}", attempted=True) from None
+    opened = yield from schema.opening(parsed.value)
+    if opened is None or text.strip()[parsed.end :].strip():
+        raise Reject("no arguments", attempted=True)
+    adapted = yield from schema.adapting(opened.arguments)
+    mends = (*parsed.steps, *opened.mends, *adapted.mends)
+    return Draft(name=tool.name, tool=tool, arguments=adapted.arguments, form="tag", mends=mends)
+
+
+_TOOL, _TOOL_END = "<tool: ", "</tool>"
+# https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_cwm_tool_parser.py
+_FUNCTION = f"{_TOOL}function>"
+_NAME = re.compile(r"[\w.:/-]*")
+
 # https://github.com/MeetKai/functionary/blob/main/functionary/prompt_template/llama3_prompt_template_v3.py
 FUNCTIONARY = Dialect(
     id="functionary",
@@ -250,4 +319,16 @@ GPTME = Dialect(
     carriers=(),
     renderer=JsonRenderer(id="gptme", body=lambda name, arguments: f"@{name}(call-0): {arguments}", between="\n"),
     example='@read(call-1): {"filePath": "src/app.py"}',
+)
+# Meta's Code World Model, as its card has it: https://huggingface.co/facebook/cwm
+CWM = Dialect(
+    id="cwm",
+    family="cwm",
+    level="C",
+    line_openers=_cwm_openers,
+    parse=_parse_cwm,
+    results=("tool: ",),
+    models=("cwm*",),
+    carriers=(),
+    example='<tool: read>\n{"filePath": "src/app.py"}\n</tool>',
 )

@@ -1,9 +1,9 @@
-"""DeepSeek V3.2 and V4: invoke blocks whose every tag carries the DSML token.
+"""DeepSeek V3.2 and V4, GigaChat 3.5: invoke blocks whose every tag carries the token of the family.
 
     block  = "<" T W ">" ws { invoke ws } "</" T W ">"                      W = function_calls | tool_calls
     invoke = "<" T 'invoke name="' NAME '"' ( "/>" | ">" ws ( { param ws } | object ) "</" T "invoke>" )
     param  = "<" T 'parameter name="' KEY '" string="' ( "true" | "false" ) '">' RAW "</" T "parameter>"
-    T      = the word DSML between fullwidth bars
+    T      = the word DSML, or GCML for GigaChat, between fullwidth bars
 
 Values are verbatim; `string="true"` makes them text where the schema allows it, `"false"` JSON. Bars may be doubled, of
 another kind, missing on one side or surrounded by spaces, in tags only. Also read: no block, a block that never ends,
@@ -11,7 +11,7 @@ what `parameter_calls` mends. Bounds: an opener that is no such tag is refused a
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from attrs import evolve
 
@@ -22,11 +22,11 @@ from strategies.text.cursor import Cursor, Reject
 from strategies.text.turns import Turns
 from strategies.writing.element_renderer import ParameterRenderer
 
-__all__ = ["DSML"]
+__all__ = ["DSML", "GCML"]
 
 # Hosts turn the full-width bars into others, double them or put blanks beside them:
 # https://github.com/lsdefine/GenericAgent/issues/804 https://github.com/AgentFlocks/flocks/issues/687
-_T = r"\s?[|｜‖]{0,2}\s?DSML\s?[|｜‖]{0,2}\s?"
+_T = r"\s?[|｜‖]{0,2}\s?(?:DSML|GCML)\s?[|｜‖]{0,2}\s?"
 _STRING = re.compile(r"""string\s*=\s*["']?(true|false)""")
 # The word changed between V3.2, V4 and V4.1, which also writes a blank before it; models write all of them.
 _BLOCK = r"(?:function_calls|tool_calls|calls)"
@@ -60,7 +60,7 @@ FORM = Form(
     wrong_close=re.compile(r"</(?:invoke|function_calls|tool_calls)>\Z"),
     # As the template writes values: every line break in them is the model's own.
     edges="none",
-    cdata_closers=("</｜DSML｜parameter>",),
+    cdata_closers=("</｜DSML｜parameter>", "</｜GCML｜parameter>"),
     # A section may end under another word than it began with: https://github.com/TokenRhythm/opensquilla/issues/985
     takes_section=True,
     # Its documents are full of tags, and its own carry a token: no plain one is a parameter.
@@ -69,6 +69,7 @@ FORM = Form(
 )
 
 
+_GCML = evolve(FORM, closer="</｜GCML｜invoke>")
 # Names behind one letter, the parameters of another family, one more tag for the end:
 # https://github.com/OpenHands/software-agent-sdk/issues/4845
 _COMPACT = evolve(
@@ -108,7 +109,25 @@ def _parse(
         if following != "<invoke>" and not FORM.call.match(following or ""):
             is_alone = following is None or behind > start
             raise Reject("no invoke", remains=behind if is_alone else 0)
-    yield from read_invoke(cur, context, opening, arguments, FORM, undeclared=True)
+    form = _GCML if opening.marker == _GCML_OPENER else FORM
+    yield from read_invoke(cur, context, opening, arguments, form, undeclared=True)
+
+
+_GCML_OPENER = "<｜GCML｜"
+
+
+def _param(token: str) -> Callable[[str, object, str], str]:
+    """What writes one parameter, with its type in the tag."""
+
+    def write(key: str, value: object, text: str) -> str:
+        kind = str(isinstance(value, str)).lower()
+        return f'<{token}parameter name="{key}" string="{kind}">{text}</{token}parameter>\n'
+
+    return write
+
+
+def _result(_name: str, _call_id: str, content: str) -> str:
+    return f"<function_results>\n<result>{content}</result>\n</function_results>"
 
 
 # https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/deepseekv32_tool_parser.py
@@ -135,16 +154,40 @@ DSML = Dialect(
         closing="\n</｜DSML｜function_calls>",
         call_open=lambda name: f'<｜DSML｜invoke name="{name}">\n',
         call_close="</｜DSML｜invoke>",
-        param=lambda key, value, text: (
-            f'<｜DSML｜parameter name="{key}" string="{str(isinstance(value, str)).lower()}">'
-            f"{text}</｜DSML｜parameter>\n"
-        ),
-        answer=lambda _name, _call_id, content: f"<function_results>\n<result>{content}</result>\n</function_results>",
+        param=_param("｜DSML｜"),
+        answer=_result,
         tokens=("<｜DSML｜", "</｜DSML｜", "<function_results>", "</function_results>", "</result>"),
     ),
     example=(
         '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read">\n'
         '<｜DSML｜parameter name="filePath" string="true">src/app.py</｜DSML｜parameter>\n'
         "</｜DSML｜invoke>\n</｜DSML｜function_calls>"
+    ),
+)
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3.5.jinja
+# https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/gigachat35_detector.py
+GCML = Dialect(
+    id="gcml",
+    family="dsml",
+    level="A",
+    openers=lambda _context: (_GCML_OPENER,),
+    parse=_parse,
+    models=("gigachat3.5*", "gigachat-3.5*"),
+    renderer=ParameterRenderer(
+        id="gcml",
+        marker=_GCML_OPENER,
+        parse=_parse,
+        opening="<｜GCML｜tool_calls>\n",
+        closing="\n</｜GCML｜tool_calls>",
+        call_open=lambda name: f'<｜GCML｜invoke name="{name}">\n',
+        call_close="</｜GCML｜invoke>",
+        param=_param("｜GCML｜"),
+        answer=_result,
+        tokens=(_GCML_OPENER, "</｜GCML｜", "<function_results>", "</function_results>", "</result>"),
+    ),
+    example=(
+        '<｜GCML｜tool_calls>\n<｜GCML｜invoke name="read">\n'
+        '<｜GCML｜parameter name="filePath" string="true">src/app.py</｜GCML｜parameter>\n'
+        "</｜GCML｜invoke>\n</｜GCML｜tool_calls>"
     ),
 )

@@ -98,6 +98,8 @@ class Form:
     param: re.Pattern[str]
     """An opener of a parameter: groups `key`, `key1`, `key2`, and `empty` where it closes itself."""
     close: re.Pattern[str]
+    closes: re.Pattern[str] = re.compile("</")
+    """How every closer begins."""
     loose: re.Pattern[str] = NEVER
     """What is seen in place of a parameter's closer."""
     section_open: re.Pattern[str] = NEVER
@@ -107,6 +109,8 @@ class Form:
     edges: Literal["lines", "pair", "none", "all"] = "lines"
     """The white space that is markup: a line break each side; only both together; none; all."""
     stub: str = ""
+    noise: frozenset[str] = _NOISE
+    """Tags that mean nothing between those of a call."""
     cdata_closers: tuple[str, ...] = ("</parameter>", "</param>", "</arg>", "</argument>")
     takes_section: bool = False
     """The section's closer behind a call is read with it, as it can be written in many ways."""
@@ -168,11 +172,13 @@ class Call:
 
     def kind(self, tag: str, key: str) -> tuple[Kind, str]:
         form = self.form
-        if tag.startswith("</"):
+        if form.closes.match(tag):
             return (self._kind_of_closer(tag, key), key)
         found = form.param.match(tag)
         if found:
             return "param", self.parameter(group(found, "key"))
+        if self.is_noise(tag):
+            return "noise", ""
         if form.call.match(tag):
             return "call_open", ""
         if form.section_open.match(tag):
@@ -196,7 +202,7 @@ class Call:
             return "section_close"
         if form.wrong_close.match(tag):
             return "stray_close"
-        if tag in _NOISE:
+        if self.is_noise(tag):
             return "noise"
         if tag == form.stub or form.loose.match(tag):
             return "loose"
@@ -205,6 +211,10 @@ class Call:
         if tag == f"</{key}>" or PARAMETER_END.match(tag):
             return "foreign"
         return "stray_close" if CALL_END.match(tag) else "other"
+
+    def is_noise(self, tag: str) -> bool:
+        """Whether a tag means nothing here, as it is none of the tool's own parameters."""
+        return tag in self.form.noise and tag.strip("</>") not in self.schema.properties
 
     def parameter(self, name: str) -> str:
         """The schema's name of a parameter written as `name`."""
@@ -386,7 +396,7 @@ def _parameter(cur: Cursor, call: Call, way: Way, arguments: Arguments) -> Steps
     tag = yield from cur.tag()
     if tag is None:
         return False
-    if tag in _NOISE:
+    if call.is_noise(tag):
         cur.pos += len(tag)
         return True
     found = call.form.param.match(tag)

@@ -11,7 +11,7 @@ missing closer. Bounds: a name that is not followed by one of these tags or by J
 import re
 from collections.abc import Generator
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from strategies.dialects.tags.form import NEVER, Call, Form, Typed, begin_call, draft_of, read_call_end, read_parameter
 from strategies.grammar.closers import CALL_END, PARAMETER_END
@@ -24,21 +24,36 @@ from strategies.text.strict_json import JsonFault, loading_strict
 from strategies.text.turns import Turns
 from strategies.writing.element_renderer import ParameterRenderer
 
-__all__ = ["FORM", "GLM", "GLM_BARE", "read_pairs"]
+__all__ = ["FORM", "GLM", "GLM_BARE", "Pairs", "read_pairs", "typed_by_value"]
 
 _SUFFIX = r"(?::[^<>]{1,40})?>\Z"
+# TeleChat calls them parameters:
+# https://github.com/NVIDIA/TensorRT-LLM/blob/main/tensorrt_llm/serve/tool_parser/xing4_0_parser.py
+_ARG = "(?:arg|param)_"
 _NAME_RUN = re.compile(r"[\w.:/-]*")
 _KEY_RUN = re.compile(r"[^<>\r\n]*")
-# A key without its closer, or with another one, may still be a key; a word that only mentions the tag is none.
-_PAIR = re.compile(r"[^<>\s]{1,128}+\s*+<(?:/arg_key|arg_value|/[\w.:-]{1,60}+>\s*+<arg_value)")
 _SEPARATOR = re.compile(rf"<tool_sep{_SUFFIX}")
-_KEY_OPEN = re.compile(rf"<arg_key{_SUFFIX}")
-_KEY_CLOSE = re.compile(rf"</arg_key{_SUFFIX}")
-_VALUE_OPEN = re.compile(rf"<arg_value{_SUFFIX}")
-_VALUE_CLOSE = re.compile(rf"</arg_value{_SUFFIX}")
 
 
-def _typed(call: Call, _tag: str, key: str, text: str) -> Turns[Typed | None]:
+@frozen(kw_only=True)
+class Pairs:
+    """How keys and values are written inside a call of this form."""
+
+    form: Form
+    key_open: re.Pattern[str]
+    key_close: re.Pattern[str]
+    value_open: re.Pattern[str]
+    pair: re.Pattern[str]
+    """What stands behind a key's opener that is no mere mention of it."""
+    kind: tuple[str, str] | None = None
+    """The tags around a value's type, which may stand in front of it."""
+    shares: bool = False
+    """The value's opener is all that ends a key."""
+    type_word: str = ""
+    """What may stand before the name, on a line of its own."""
+
+
+def typed_by_value(call: Call, _tag: str, key: str, text: str) -> Turns[Typed | None]:
     """A value of a parameter whose type nobody knows: JSON if it is an object or a list."""
     prop = call.schema.properties.get(key)
     if prop is not None and prop.document.types(prop.schema):
@@ -57,15 +72,25 @@ FORM = Form(
     call=re.compile(rf"<tool_call{_SUFFIX}"),
     closer="</tool_call>",
     call_close=re.compile(rf"</tool_call{_SUFFIX}"),
-    param=re.compile(rf"<(?:arg_key|tool_sep){_SUFFIX}"),
-    close=_VALUE_CLOSE,
+    param=re.compile(rf"<(?:{_ARG}key|tool_sep){_SUFFIX}"),
+    close=re.compile(rf"</{_ARG}value{_SUFFIX}"),
     section_open=re.compile(rf"<tool_calls{_SUFFIX}"),
     section_close=re.compile(rf"</tool_calls{_SUFFIX}"),
     wrong_close=NEVER,
     edges="none",
-    cdata_closers=("</arg_value>",),
+    cdata_closers=("</arg_value>", "</param_value>"),
     takes_section=True,
-    typed=_typed,
+    typed=typed_by_value,
+)
+PAIRS = Pairs(
+    form=FORM,
+    key_open=re.compile(rf"<{_ARG}key{_SUFFIX}"),
+    key_close=re.compile(rf"</{_ARG}key{_SUFFIX}"),
+    value_open=re.compile(rf"<{_ARG}value{_SUFFIX}"),
+    # A key without its closer, or with another one, may still be a key; a word that only mentions the tag is none.
+    pair=re.compile(rf"[^<>\s]{{1,128}}+\s*+<(?:/{_ARG}key|{_ARG}value|/[\w.:-]{{1,60}}+>\s*+<{_ARG}value)"),
+    # https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/step_audio_2_tool_parser.py
+    type_word="function",
 )
 
 
@@ -76,31 +101,37 @@ def _parse(
     if tag is None or not FORM.call.match(tag):
         raise Reject("no call")
     cur.pos += len(tag)
-    yield from read_pairs(cur, context, opening, arguments, prompted=context.prompted == GLM.id)
+    yield from read_pairs(cur, context, opening, arguments, undeclared=context.prompted == GLM.id)
 
 
 def read_pairs(
-    cur: Cursor, context: Context, opening: Opening, arguments: Arguments, *, prompted: bool
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments, *, undeclared: bool, pairs: Pairs = PAIRS
 ) -> Generator[Draft | None, None, None]:
-    """The call behind its opener: the name, the pairs, the closer."""
+    """The call behind its opener: the name, the pairs, the closer; `undeclared` lets pass names of no tool."""
     # https://github.com/usestrix/strix/issues/254
     yield from _notice_breaks(cur, "\\n")
     yield from cur.ws()
     name = yield from cur.match(_NAME_RUN, 128)
+    if name and name == pairs.type_word and context.find(name) is None and (yield from cur.ws()):
+        name = yield from cur.match(_NAME_RUN, 128)
     if not name:
         raise Reject("no name")
     yield from _notice_breaks(cur, "\\n<")
-    call, key = yield from _named(cur, context, name)
-    call.name_run, call.pair = _NAME_RUN, _PAIR
+    call, key = yield from _named(cur, context, name, pairs)
+    call.name_run, call.pair = _NAME_RUN, pairs.pair
     # `<tool_call>` stands for several families; a word behind it is a name only where it is one.
-    if call.tool is None and not prompted:
+    if call.tool is None and not undeclared:
         raise Reject("unknown tool", name=call.name)
+    # https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/glm53_flash_detector.py
+    if (yield from cur.peek(2)) == ">{":
+        cur.pos += 1
+        call.mends.append("name_cleaned")
     call.in_lines = (yield from cur.ws()) > 0
     yield from _gap(cur)
     if (yield from cur.peek(1)) == "{":
-        yield from json_arguments(cur, call, FORM.closer, opening.hint)
+        yield from json_arguments(cur, call, pairs.form.closer, opening.hint)
     else:
-        yield from _pairs(cur, call, key, Way.of(opening.hint), arguments)
+        yield from _pairs(cur, call, key, Way.of(opening.hint), arguments, pairs)
     end = yield from read_call_end(cur, call, Way.of(opening.hint))
     yield (yield from draft_of(cur, call, end))
 
@@ -111,16 +142,16 @@ def _notice_breaks(cur: Cursor, marker: str) -> Steps:
         cur.literal_breaks = True
 
 
-def _named(cur: Cursor, context: Context, name: str) -> Steps:
+def _named(cur: Cursor, context: Context, name: str, pairs: Pairs) -> Steps:
     """The call, and the first key where its opener was lost: the name runs into it, or it stands on the next line."""
-    call = Call.of(FORM, context, name)
+    call = Call.of(pairs.form, context, name)
     cur.anchor = start = cur.offset
     yield from cur.ws()
     # The call's own opener may stand in the place of the key's: https://github.com/getsigit/sigit/pull/95
-    yield from _skip(cur, FORM.call, spaces=False)
+    yield from _skip(cur, pairs.form.call, spaces=False)
     key = yield from cur.match(_KEY_RUN, 128)
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
-    is_lost = tag is not None and _KEY_CLOSE.match(tag)
+    is_lost = tag is not None and pairs.key_close.match(tag)
     if not is_lost:
         cur.back(start)
     cur.anchor = None
@@ -137,17 +168,17 @@ def _named(cur: Cursor, context: Context, name: str) -> Steps:
     ]
     if len(found) != 1:
         raise Reject("no name")
-    call = Call.of(FORM, context, found[0][0])
+    call = Call.of(pairs.form, context, found[0][0])
     call.mends.append("key_tag")
     return call, found[0][1]
 
 
-def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments) -> Steps:
+def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments, pairs: Pairs) -> Steps:
     """All pairs; `key` is the first one's, if it is already read."""
     yield from _skip(cur, _SEPARATOR, spaces=False)
     call.in_lines = (yield from cur.ws()) > 0 or call.in_lines
     yield from _gap(cur)
-    stray = 0 if key else (yield from _skip(cur, _VALUE_CLOSE))
+    stray = 0 if key else (yield from _skip(cur, pairs.form.close))
     if stray:
         call.mends.append("stray_closer")
         # Where nothing is asked for, nothing more may come: https://github.com/fw-ai-external/python-sdk/issues/119
@@ -155,20 +186,21 @@ def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments) ->
             begin_call(call, arguments)
             return
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
-    if not key and (tag is None or not any(end.match(tag) for end in (_KEY_OPEN, FORM.call_close, FORM.call))):
+    ends = (pairs.key_open, pairs.form.call_close, pairs.form.call)
+    if not key and (tag is None or not any(end.match(tag) for end in ends)):
         raise Reject("no pair")
-    if key or (tag and _KEY_OPEN.match(tag)) or not call.schema.required:
+    if key or (tag and pairs.key_open.match(tag)) or not call.schema.required:
         begin_call(call, arguments)
     while True:
-        opened = 0 if key else (yield from _skip(cur, _KEY_OPEN))
+        opened = 0 if key else (yield from _skip(cur, pairs.key_open))
         if not key and not opened:
             return
         # https://github.com/vllm-project/vllm/issues/54971
         if opened > 1:
             call.mends.append("doubled_tag")
         key = key or (yield from _key(cur))
-        yield from _end_key(cur, call, key)
-        yield from _pair(cur, call, key, way, arguments)
+        kind = yield from _end_key(cur, call, key, pairs)
+        yield from _pair(cur, call, key, kind, way, arguments, pairs)
         key = ""
         yield from cur.ws()
 
@@ -180,49 +212,64 @@ def _key(cur: Cursor) -> Steps:
     return key
 
 
-def _end_key(cur: Cursor, call: Call, key: str) -> Steps:
-    """The key's closer, which may be doubled, missing or of another kind where the value opens behind it."""
+def _end_key(cur: Cursor, call: Call, key: str, pairs: Pairs) -> Steps:
+    """The key's closer, which may be doubled, missing or of another kind where the value opens behind it; returns the
+    type that is told behind it, or nothing."""
     own = others = 0
     while True:
         yield from _gap(cur)
         tag = ((yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None) or ""
-        if _KEY_CLOSE.match(tag):
+        if pairs.key_close.match(tag):
             own += 1
-        elif _is_closer(tag) or tag == f"</{key}>":
+        elif _is_closer(tag, pairs.form) or tag == f"</{key}>":
             others += 1
         else:
             break
         cur.pos += len(tag)
+    kind = ""
+    if pairs.kind is not None and tag == pairs.kind[0]:
+        cur.pos += len(tag)
+        kind = yield from cur.match(_KEY_RUN, 64)
+        if not (yield from cur.lit(pairs.kind[1])):
+            raise Reject("no type", attempted=True)
+        yield from _gap(cur)
+        tag = ((yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None) or ""
+    if pairs.shares:
+        own = int(pairs.value_open.match(tag) is not None)
     # Neither the key's end nor the value's beginning is there as it should be: where the one stops is a guess.
-    if not _VALUE_OPEN.match(tag) and (own != 1 or others):
+    if not pairs.value_open.match(tag) and (own != 1 or others):
         yield from doubt(cur)
     if others:
         call.mends.append("closer_foreign")
     elif own != 1:
         call.mends.append("doubled_tag" if own else "key_tag")
+    return kind
 
 
-def _is_closer(tag: str) -> bool:
-    return any(end.match(tag) for end in (PARAMETER_END, CALL_END, _VALUE_CLOSE, FORM.call_close, FORM.section_close))
+def _is_closer(tag: str, form: Form) -> bool:
+    return any(end.match(tag) for end in (PARAMETER_END, CALL_END, form.close, form.call_close, form.section_close))
 
 
-def _pair(cur: Cursor, call: Call, written: str, way: Way, arguments: Arguments) -> Steps:
+def _pair(cur: Cursor, call: Call, written: str, kind: str, way: Way, arguments: Arguments, pairs: Pairs) -> Steps:
     """The value that belongs to a key; a key directly before the next one has none."""
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
     # Optional parameters are listed without a value by some.
-    if tag is not None and _KEY_OPEN.match(tag):
+    if tag is not None and pairs.key_open.match(tag):
         call.mends.append("key_without_value")
         return
-    opened = yield from _skip(cur, _VALUE_OPEN, spaces=False)
+    opened = yield from _skip(cur, pairs.value_open, spaces=False)
     if opened != 1:
         call.mends.append("value_tag")
     key, mends = resolve_parameter(written, call.schema, call.texts)
     call.mends += mends
-    yield from read_parameter(cur, call, key, "", way, arguments, shown=not mends)
+    yield from read_parameter(cur, call, key, kind, way, arguments, shown=not mends)
     # A lost opener, and the tag in the text: one of the two may be the other
     # (https://github.com/vllm-project/vllm/issues/49248).
-    if opened != 1 and any("<arg_value" in text for text in call.texts.get(key, ())):
+    if opened != 1 and any(_MENTIONED.search(text) for text in call.texts.get(key, ())):
         yield from doubt(cur)
+
+
+_MENTIONED = re.compile(rf"<(?:\w{{1,16}}[|:])?{_ARG}value|<\|tool_arg:value")
 
 
 def _parse_bare(

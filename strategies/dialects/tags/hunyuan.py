@@ -53,7 +53,7 @@ def _parse_pairs(
     if tag is None or not FORM.call.match(tag):
         raise Reject("no call inside")
     cur.pos += len(tag)
-    yield from read_pairs(cur, context, opening, arguments, prompted=context.prompted == HY3.id)
+    yield from read_pairs(cur, context, opening, arguments, undeclared=context.prompted == HY3.id)
 
 
 def _result(_name: str, _call_id: str, content: str) -> str:

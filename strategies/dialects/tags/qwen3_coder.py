@@ -38,6 +38,8 @@ FUNCTION = Form(
     section_open=re.compile(r"<(?:seed:)?tool_call>\Z"),
     section_close=re.compile(r"</(?:seed:)?tool_calls?>\Z"),
     wrong_close=re.compile(r"</(?:tool|invoke|function_call|function_calls|tool_use)>\Z|<function>\Z"),
+    # MiniCPM wraps all parameters: https://github.com/ollama/ollama/blob/main/model/parsers/minicpm5_test.go
+    noise=frozenset({"</think>", "<arguments>", "</arguments>"}),
     # Answers end within the last closers: https://github.com/raullenchai/Rapid-MLX/issues/1574
     stub="</parameter",
 )

@@ -225,12 +225,13 @@ HARMONY = Dialect(
     id="harmony",
     family="harmony",
     level="A",
-    openers=lambda _context: ("<|start|>assistant", "<|channel|>"),
+    # LLM-jp puts a blank behind each token: https://github.com/ggml-org/llama.cpp/blob/master/common/parsers/llm-jp-harmony.cpp
+    openers=lambda _context: ("<|start|>assistant", "<|start|> assistant", "<|channel|>"),
     line_openers=lambda _context: (_TO,),
     parse=_parse,
     may_open=lambda _context, opening: not opening.marker.startswith("to=") or opening.starts_message,
     results=("<|start|>functions.",),
-    models=("gpt-oss*",),
+    models=("gpt-oss*", "llm-jp-4*"),
     renderer=JsonRenderer(id="harmony", body=_body, answer=_result, tokens=("<|start|>", "<|channel|>", "<|message|>")),
     example=(
         "<|start|>assistant<|channel|>commentary to=functions.read <|constrain|>json<|message|>"
