@@ -14,6 +14,8 @@ import re
 from collections.abc import Generator
 from typing import Any
 
+from attrs import evolve
+
 from gateway.core.tools import Tool
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import STOPS, code_draft, named_drafts, read_json, refuse_torn
@@ -217,29 +219,30 @@ def _parse_gptme(cur: Cursor, context: Context, opening: Opening, _: Arguments) 
 _ID = re.compile(r"[^()\s]*")
 
 
-def _cwm_openers(context: Context) -> tuple[str, ...]:
-    return (*(f"{_TOOL}{name}>" for name in context.tools.names), _FUNCTION)
-
-
 def _parse_cwm(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
-    name = opening.marker.removeprefix(_TOOL).removesuffix(">")
-    if opening.marker == _FUNCTION and context.find(name) is None:
+    name: str = yield from cur.match(_NAME, 128)
+    if not name or not (yield from cur.lit(">")):
+        raise Reject("no call")
+    # https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_cwm_tool_parser.py
+    if name == "function" and context.find(name) is None:
         yield from cur.ws()
         name = yield from cur.match(_NAME, 128)
-    tool = context.find(name)
-    if tool is None:
+    found = context.resolve(name)
+    if found is None:
         raise Reject("unknown tool", name=name)
+    tool, mends = found
     text = yield from _cwm_body(cur)
     schema = context.schema(tool)
     # What names a parameter in quotes is an object, whatever its beginning has become.
     if text.lstrip()[:1] in ("{", '"', "'") or any(f'"{name}"' in text for name in schema.properties):
-        yield (yield from cur.work(_cwm_object(tool, schema, text)))
+        draft = yield from cur.work(_cwm_object(tool, schema, text))
+        yield evolve(draft, mends=(*mends, *draft.mends))
         return
     key = next(iter(schema.required), "")
     if len(schema.required) != 1 or not schema.prop(key).is_string or not text.strip():
         raise Reject("no arguments", attempted=True)
-    yield Draft(name=tool.name, tool=tool, arguments={key: text}, form="tag")
+    yield Draft(name=tool.name, tool=tool, arguments={key: text}, form="tag", mends=mends)
 
 
 def _cwm_body(cur: Cursor) -> Steps:
@@ -276,8 +279,6 @@ def _cwm_object(tool: Tool, schema: ToolSchema, text: str) -> Turns[Draft]:
 
 
 _TOOL, _TOOL_END = "<tool: ", "</tool>"
-# https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_cwm_tool_parser.py
-_FUNCTION = f"{_TOOL}function>"
 _NAME = re.compile(r"[\w.:/-]*")
 
 # https://github.com/MeetKai/functionary/blob/main/functionary/prompt_template/llama3_prompt_template_v3.py
@@ -325,7 +326,7 @@ CWM = Dialect(
     id="cwm",
     family="cwm",
     level="C",
-    line_openers=_cwm_openers,
+    line_openers=lambda _context: (_TOOL,),
     parse=_parse_cwm,
     results=("tool: ",),
     models=("cwm*",),
