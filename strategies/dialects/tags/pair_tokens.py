@@ -160,7 +160,7 @@ IQUEST = Dialect(
         call_close="</iquest_tool_call>",
         param=lambda key, _value, text: f"<arg_key>{key}</arg_key><arg_value>{text}</arg_value>",
         answer=lambda _name, _call_id, content: f"<tool_response>{content}</tool_response>",
-        tokens=("<tool_response>", "</tool_response>", "<|iquest_"),
+        tokens=("<iquest", "</iquest", "<|iquest_", "<tool_response>", "</tool_response>"),
     ),
     example=("<iquest_tool_call>read<arg_key>filePath</arg_key><arg_value>src/app.py</arg_value></iquest_tool_call>"),
 )
