@@ -210,6 +210,7 @@ def blocks(said: list[dict[str, Any]], role: str, kind: str) -> list[dict[str, A
     return [block for message in messages for block in message["content"] if block["type"] == kind]
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not CLAUDE.exists(), reason="needs claude")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("way", WAYS)
@@ -333,6 +334,7 @@ def items(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [event["item"] for event in said if event["type"] == "item.completed" and event["item"]["type"] == kind]
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not CODEX.exists(), reason="needs codex")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("way", CODEX_WAYS)
@@ -365,6 +367,7 @@ class Shortened(Script):
         return evolve(turn, fresh=200_000) if turn.text.startswith("Step 1.") else turn
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not CODEX.exists(), reason="needs codex")
 @pytest.mark.timeout(180)
 async def test_with_its_own_provider_it_goes_on_without_a_socket_and_with_a_shorter_conversation(
@@ -401,6 +404,7 @@ STAMP = Step("mcp__stamps__stamp", {"text": "a & b"}, STAMPED)
 SEARCH = Step("tool_search", {"query": "stamp a text"}, "Loaded: ")
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not CODEX.exists(), reason="needs codex")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(

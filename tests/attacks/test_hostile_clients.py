@@ -232,6 +232,7 @@ async def serves(connection: Connection, received: Received) -> None:
     await connection.send(STREAM_HEAD, *pieces)
 
 
+@pytest.mark.system
 async def test_workers_live_through_all_of_it(
     upstream: FaultyUpstream, client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:

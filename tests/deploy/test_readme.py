@@ -193,6 +193,7 @@ except SystemExit as ended:
 """
 
 
+@pytest.mark.system
 @pytest.mark.timeout(240)
 @pytest.mark.skipif(shutil.which("sqlite3") is None and "TOOLGATE_CI" not in os.environ, reason="needs sqlite3")
 async def test_the_commands_do_what_they_are_there_for(upstream: FaultyUpstream, tmp_path: Path) -> None:

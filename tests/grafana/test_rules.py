@@ -87,6 +87,7 @@ def test_alerts_reach_the_receiver_for_their_severity(severity: str, receiver: s
     assert result.stdout.strip() == receiver, result.stderr
 
 
+@pytest.mark.system
 def test_alerts_fire_when_they_should_and_only_then():
     result = run("promtool", "test", "rules", SCENARIOS)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -16,10 +16,13 @@ from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstrea
 NODE = Path(__file__).parent / "node"
 HAS_NODE = shutil.which("node") is not None and (NODE / "node_modules").is_dir()
 
-pytestmark = pytest.mark.skipif(
-    not HAS_NODE and "TOOLGATE_CI" not in os.environ,
-    reason="needs node, and `npm ci` in tests/sdk/node",
-)
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(
+        not HAS_NODE and "TOOLGATE_CI" not in os.environ,
+        reason="needs node, and `npm ci` in tests/sdk/node",
+    ),
+]
 
 
 async def run(script: str, *arguments: str) -> str:

@@ -126,6 +126,7 @@ def kept(request: pytest.FixtureRequest) -> Kept:
     return found
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("kept", ["sqlite", pytest.param("redis", marks=needs_redis)], indirect=True)
 @pytest.mark.parametrize("audit", ["none", "redacted", "full"])
 async def test_s10_no_credential_is_kept(

@@ -330,6 +330,7 @@ def test_an_interrupt_while_the_program_still_loads_is_no_fault_of_it():
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("count", ["1", "2"])
 def test_serve_says_in_one_line_that_its_host_has_no_address(count):
     environ = process_environment(GATEWAY_HOST="host.invalid", GATEWAY_WORKERS=count, UPSTREAM_URL="http://h/v1")
@@ -404,6 +405,7 @@ def test_serve_says_in_one_line_that_its_port_is_taken():
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_serve_answers_as_its_banner_says_and_ends_cleanly(number):
     with served(GATEWAY_PORT="0") as (process, url):
@@ -419,6 +421,7 @@ def test_serve_answers_as_its_banner_says_and_ends_cleanly(number):
         assert process.wait(30) == 0
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("count", ["1", "2"])
 def test_on_a_terminal_it_says_why_it_has_not_ended_yet(count, tmp_path: Path):
     terminal, its_end = os.openpty()

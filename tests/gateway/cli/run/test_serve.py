@@ -65,6 +65,7 @@ def test_a_value_that_cannot_be_is_told_by_its_option() -> None:
     assert "fault: --mode (TRANSFORM_MODE): must be off" in result.stderr
 
 
+@pytest.mark.system
 async def test_options_reach_workers_and_outlive_a_reload(upstream: FaultyUpstream, tmp_path: Path) -> None:
     upstream.script = answer_json(completion("hello"))
     command = (*SERVE, "--upstream", upstream.url, "--workers", "2", "--mode", "dry_run")
@@ -254,6 +255,7 @@ def test_a_gateway_that_ends_instead_is_noticed(gateway: Gateway) -> None:
     assert (result.exit_code, result.stderr) == (5, "the gateway has ended\n")
 
 
+@pytest.mark.system
 async def test_a_lone_gateway_answers_too(tmp_path: Path) -> None:
     settings = tmp_path / "env"
     settings.write_text("LOG_LEVEL=info\n")

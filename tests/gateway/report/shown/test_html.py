@@ -148,6 +148,7 @@ def test_the_terminal_keeps_to_its_width(width, capsys):
     assert "\x1b" not in text
 
 
+@pytest.mark.system
 @needs_chromium
 async def test_a_browser_shows_it_without_overflow_errors_or_requests(figures, tmp_path: Path):
     target = tmp_path / "report.html"
