@@ -166,6 +166,7 @@ class Overhearing:
         "_last",
         "_levels",
         "_loose",
+        "_mark",
         "_pieces",
         "_search",
         "_skip",
@@ -182,11 +183,14 @@ class Overhearing:
         *,
         inline: int,
         keeps_space: bool,
+        mark: str = "",
     ) -> None:
         is_in_fence = levels in _IN_FENCE
         self._grammar = grammar
         self._foresight = foresight
         self._levels = levels
+        self._mark = mark
+        """What the fence is closed with that this stands in."""
         self._keeps_space = keeps_space
         self._search = (grammar.stirs_in_fence if is_in_fence else grammar.stirs).search
         self._calm = grammar.calm_in_fence if is_in_fence else grammar.calm
@@ -328,7 +332,12 @@ class Overhearing:
         if at == len(whole):
             return _BEGUN
         if not is_prose:  # marks that may close a code fence; nothing counts at the start of a line of reasoning
-            return _LOUD if whole[at] in "`~" else _SILENT
+            if whole[at] not in "`~":
+                return _SILENT
+            # Fewer marks than close any fence may become more; they are text, whatever comes.
+            marks = len(whole) - at
+            is_short = marks < _FENCE and whole[at - 1] == "\n" and whole.endswith(self._mark * marks)
+            return _BEGUN if self._mark and is_short else _LOUD
         lexicon = self._grammar.line_lexicon
         standing, begins = lexicon.at(whole, at), lexicon.may_begin(whole, at)
         if standing is None and not begins:

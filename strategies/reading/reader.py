@@ -17,6 +17,7 @@ from strategies.base import FinishReason
 from strategies.grammar.dialect import Context
 from strategies.reading.active import Grammar
 from strategies.reading.candidate import Gathering
+from strategies.reading.fences import Fence
 from strategies.reading.foresight import Overhearing
 from strategies.reading.modes import BehindDrafts, Prose
 from strategies.reading.moves import WAIT, Call, Mode
@@ -65,7 +66,8 @@ class Reader:
             return mode.candidate.gathering() if window.is_empty and not self.busy else None
         if mode.levels is None or not window.is_plain:
             return None
-        return window.overhear(mode.levels, keeps_space=keeps_space)
+        mark = mode.mark[0] if isinstance(mode, Fence) else ""
+        return window.overhear(mode.levels, keeps_space=keeps_space, mark=mark)
 
     def pass_by(self, text: str) -> int:
         """Its listener has taken this text, in which nothing has begun; how much of it is taken down."""

@@ -293,10 +293,13 @@ class Window:
         is_free = self.is_empty and self.inline >= 0 and self.offset >= self.blind
         return is_free and out.is_plain and not out.is_silent
 
-    def overhear(self, levels: str, *, keeps_space: bool) -> Overhearing:
-        """What listens from here on, in text in which calls of these levels may begin."""
+    def overhear(self, levels: str, *, keeps_space: bool, mark: str = "") -> Overhearing:
+        """What listens from here on, in text in which calls of these levels may begin; with a `mark`, in its fence."""
         foresight = self._foresight, self._line_foresight
-        return Overhearing(self.grammar, foresight, self.tail, levels, inline=self.inline, keeps_space=keeps_space)
+        inline = self.inline
+        return Overhearing(
+            self.grammar, foresight, self.tail, levels, inline=inline, keeps_space=keeps_space, mark=mark
+        )
 
     def pass_by(self, text: str, levels: str) -> None:
         """Text goes out on another way, in which nothing has begun where calls of these levels may."""

@@ -249,6 +249,16 @@ def test_what_stands_in_front_of_a_held_event_leaves_in_one_read_as_in_many() ->
         assert out + exchange.feed(b"".join(events[5:])) + exchange.finish() == b"".join(events)
 
 
+@pytest.mark.parametrize(
+    "keys", ['"id": {}, "name": "item {}"', '"action": "login", "user": "u{}"', '"name": "read", "size": {}']
+)
+def test_a_log_of_json_does_not_wait_for_its_end(keys: str) -> None:
+    text = "".join("{" + keys.replace("{}", str(number % 10)) + ', "tags": ["a", "b"]}\n' for number in range(12))
+    for way in CLOSE:
+        for cut, most in (("lines", 2), ("tokens", 40)):
+            assert max(waits(ways()[way], list(CUTS[cut](text)))) <= most
+
+
 @pytest.mark.parametrize("ascii_only", [False, True])
 @pytest.mark.parametrize("seed", range(20))
 def test_reads_of_any_size_give_the_same_bytes(seed: int, ascii_only: bool) -> None:
