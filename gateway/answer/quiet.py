@@ -163,12 +163,19 @@ class Quiet:
         """What goes out now that this event has come, or several; None where they are to be read."""
         search = self._search
         # The way of most events of most answers.
-        if search is not None and data.startswith(self._head) and data.endswith(self._tail):
-            content = data[self._begin : self._end]
+        if search is not None:
+            stamped = self._stamped
+            if stamped is not None:
+                match = stamped.fullmatch(data)
+                content = match[1][1:-1] if match is not None else b""
+            elif data.startswith(self._head) and data.endswith(self._tail):
+                content = data[self._begin : self._end]
+            else:
+                content = b""
             if content and search(content) is None and len(self._calm) + len(content) <= _MOST:
                 self._calm += content
                 self.events += 1
-                if self._stamped is not None:
+                if stamped is not None:
                     self.last = data
                 return data
         return self._hears(data) if self._listener is not None else None
@@ -185,15 +192,7 @@ class Quiet:
         elif match.end() < len(data):
             return self._passes_stamped(data)
         else:
-            quoted, search = match[1], self._search
-            content = quoted[1:-1]
-            if search is not None and content and search(content) is None:
-                if len(self._calm) + len(content) > _MOST:
-                    return None
-                self._calm += content
-                self.events += 1
-                self.last = data
-                return data
+            quoted = match[1]
         try:
             text = _decode(quoted)
         except ValueError:
