@@ -30,6 +30,7 @@ from tests.support.gemini_server import GeminiServer
 from tests.support.kinds import TOOLS, Call, Driver, Exchange, Got, Turn, comparable, conversation, in_pieces, sse
 from tests.support.openai_server import ResponsesServer
 from tests.support.qwen_web_server import QwenWebServer
+from tests.support.reading import together
 from tests.support.rooms import modules, room_of
 
 
@@ -133,14 +134,19 @@ def check(exchanges: list[Exchange], gots: list[Got]) -> None:
 def every_other() -> list[Any]:
     """Each conversation through half of the kinds, and each kind with half of them; all where it may take long."""
     return [
-        pytest.param(seed, kind, marks=[pytest.mark.long] if (seed + number) % 2 else [])
-        for seed in range(200)
+        pytest.param(range(first, start + 20, 2), kind, marks=marks, id=f"{kind}-{first}")
+        for start in range(0, 200, 20)
         for number, kind in enumerate(WITH_CALLS)
+        for first, marks in ((start + number % 2, []), (start + (number + 1) % 2, [pytest.mark.long]))
     ]
 
 
-@pytest.mark.parametrize(("seed", "kind"), every_other())
-def test_an_answer_is_the_same_through_every_kind(seed: int, kind: str) -> None:
+@pytest.mark.parametrize(("seeds", "kind"), every_other())
+def test_an_answer_is_the_same_through_every_kind(seeds: range, kind: str) -> None:
+    together("seed", {str(seed): seed for seed in seeds})(same_through)(kind=kind)
+
+
+def same_through(seed: int, kind: str) -> None:
     exchanges = conversation(seed)
     make = WITH_CALLS[kind]
     driver = make([exchange.turn for exchange in exchanges])
@@ -154,8 +160,12 @@ def test_an_answer_is_the_same_through_every_kind(seed: int, kind: str) -> None:
         assert one.completion["id"] == other.completion["id"]
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_a_server_that_keeps_the_conversation_has_all_of_it(seed: int) -> None:
+@pytest.mark.parametrize("first", range(0, 200, 10))
+def test_a_server_that_keeps_the_conversation_has_all_of_it(first: int) -> None:
+    together("seed", {str(seed): seed for seed in range(first, first + 10)})(kept_whole)()
+
+
+def kept_whole(seed: int) -> None:
     exchanges = [exchange for exchange in conversation(seed, with_calls=False) if exchange.turn.end == "stop"]
     driver = qwen_web([exchange.turn for exchange in exchanges])
     driver.cut = in_pieces(1 + seed % 17)
