@@ -150,6 +150,9 @@ def _mend(
             held = half_read(fault) if len(text) > LONG else []
         # Not before the fault is gone, whose frames hold it all.
         yield from letting_go(held)
+    # Whoever goes on from here looks through all of it once more.
+    if len(text) > LONG:
+        yield
     raise JsonFault(reason)
 
 
