@@ -21,7 +21,6 @@ from strategies.dialects.json.token_pairs import (
     OLMO3,
     PANGU,
     PHI,
-    RWKV,
     SMOLLM3,
 )
 from strategies.dialects.lines.line_calls import CONTINUE, CWM, FUNCTIONARY, GPTME
@@ -128,7 +127,6 @@ TABLE: tuple[Dialect, ...] = (
     PLAMO3,
     PANGU,
     HYPERCLOVAX,
-    RWKV,
     CWM,
     LOST_HEAD,
 )

@@ -201,7 +201,6 @@ DATA_FORMS = (
     _json_form("functionary_v2", lambda name, arguments: f"<|recipient|>{name}<|content|>{arguments}<|stop|>"),
     _json_form("arrows", _arrows),
     Form(id="grok", renderer="hermes", rewrite=_json_form("grok", _grok).rewrite, marks=_MARK),
-    _json_form("rwkv", lambda name, arguments: f"**Tool Call:**\n```json\n{_object(name, arguments)}\n```"),
     _json_form("cwm", lambda name, arguments: f"<tool: {name}>\n{arguments}\n</tool>"),
     Form(id="continue", renderer="hermes", rewrite=_json_form("continue", _continue).rewrite, marks=_MARK),
     _python_form("pythonic_tagged", "<|python_start|>[", "]<|python_end|>"),

@@ -13,8 +13,7 @@
     Olmo 3         "<function_calls>" python call { newline python call } "</function_calls>"
     SmolLM3        "<code>" python call { newline python call } "</code>"
     openPangu      "[unused11]" list "[unused12]"
-    HyperCLOVA X   [ "<|im_start|>assistant" ] " -> tool/function_call" newline list [ "<|im_end|>" ]
-    RWKV           "**Tool Call:**" ws "```json" object "```"
+    HyperCLOVA X   "<|im_start|>assistant -> tool/function_call" newline list [ "<|im_end|>" ]
 
 JSON ends by its braces and Python by its brackets, so a closing token inside a string is data; what does not read that
 way is read up to the closing token. Closers may be missing at the end of the answer.
@@ -62,7 +61,6 @@ __all__ = [
     "OLMO3",
     "PANGU",
     "PHI",
-    "RWKV",
     "SMOLLM3",
 ]
 
@@ -314,9 +312,9 @@ HYPERCLOVAX = Dialect(
     id="hyperclovax",
     family="hyperclovax",
     level="A",
-    # The message before it ends first, and its end is no text either.
+    # The message before it ends first, and its end is no text either. Where the head stands in the prompt, the role
+    # alone is left: it begins as points of a list do, which would all wait, and the list behind it is read without it.
     openers=lambda _context: (f"<|im_start|>assistant {_ROLE}", f"<|im_end|>\n<|im_start|>assistant {_ROLE}"),
-    line_openers=lambda _context: (_ROLE,),
     parse=marked_json(optional=("<|im_end|>",)),
     models=("hyperclovax-seed-think-14b*",),
     carriers=(),
@@ -327,18 +325,7 @@ HYPERCLOVAX = Dialect(
         between=", ",
         tokens=("<|im_start|>", "<|im_end|>", _ROLE.strip()),
     ),
-    example=f'{_ROLE}[{{"name": "read", "arguments": {{"filePath": "src/app.py"}}}}]<|im_end|>',
-)
-# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/rwkv_tool_parser.py
-RWKV = Dialect(
-    id="rwkv",
-    family="rwkv",
-    level="C",
-    line_openers=lambda _context: ("**Tool Call:**",),
-    parse=marked_json(form="tool_fence", optional=("```",)),
-    models=("rwkv*",),
-    carriers=(),
-    example='**Tool Call:**\n```json\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n```',
+    example=f'<|im_start|>assistant {_ROLE}[{{"name": "read", "arguments": {{"filePath": "src/app.py"}}}}]<|im_end|>',
 )
 
 

@@ -235,7 +235,7 @@ FAMILIES = (
     *("harmony", "harmony_stripped", "llama3_json", "gemma4", "functiongemma", "gemma_stripped", "granite"),
     *("granite_fc", "phi4", "command_r", "command_r_action", "internlm", "nemotron_nano", "apertus", "longcat"),
     *("gigachat", "inkling", "lfm2", "olmo3", "smollm3", "functionary", "continue", "gptme", "muse_glimmer"),
-    *("gcml", "k2_horizon", "iquest", "solar_open", "solar_open2", "plamo3", "pangu", "hyperclovax", "rwkv", "cwm"),
+    *("gcml", "k2_horizon", "iquest", "solar_open", "solar_open2", "plamo3", "pangu", "hyperclovax", "cwm"),
 )
 FAMILY = pytest.mark.parametrize("family", FAMILIES)
 TOKEN_WRITERS = {family: RENDERERS[family] for family in FAMILIES if family in RENDERERS}
