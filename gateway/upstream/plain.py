@@ -97,6 +97,8 @@ class Connection(asyncio.Protocol):
         body = self.body
         if body is None:
             self._read_head(data)
+        elif body.is_over:
+            self.is_fit = False  # nobody has asked for it
         elif body.is_between and (sink := body.sink) is not None and (woken := body.woken) is not None:
             # One chunk, as nearly every event of a stream comes, and somebody is there for it: told without another
             # call on the way.
@@ -115,8 +117,6 @@ class Connection(asyncio.Protocol):
                 return
             if taken is not PASSED:
                 woken.set_result(inner if taken is Taken.LEFT else None)
-        elif body.is_over:
-            self.is_fit = False  # nobody has asked for it
         else:
             body.came(data)
 

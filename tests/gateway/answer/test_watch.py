@@ -11,16 +11,20 @@ from attrs import define, evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.answer.same_wire import SameWireStream, hearing
 from gateway.answer.watch import WatchedBody, WatchedStream, WatchTerms
 from gateway.core.errors import InternalError, UpstreamTimeout
 from gateway.core.events import Event, Text
 from gateway.core.limits import Limits
 from gateway.core.rules import IgnoreRule
+from gateway.kinds.shared.port import Situation
 from gateway.wire.chat_request import parse_request
 from strategies.base import Options, Prepared
 from strategies.recovery import RecoveryStrategy
 from tests.bench.lateness import tokens
+from tests.support.anthropic_server import AnthropicServer
 from tests.support.chat import DONE, answer_body, answer_events, chunks_of, event, prepared
+from tests.support.kinds import Call, Turn
 
 CALL = "<read>\n<filePath>/a.py</filePath>\n</read>"
 BROKEN = "<read>\n<filePath>/a.py\n</read>"
@@ -418,3 +422,29 @@ def test_a_fault_of_ours_while_watching_harms_nothing(monkeypatch: pytest.Monkey
     monkeypatch.setattr("gateway.answer.body.BodyExchange._read_choice", failing)
     assert streamed(answer_events([CALL]), beside(prepared())).verdict == "would_fail"
     assert whole(answer_body(CALL), beside(prepared())).verdict == "would_fail"
+
+
+def test_on_one_wire_nothing_but_words_goes_on_unread() -> None:
+    turn = Turn(text="Plain words, in some pieces.\n\nAnd more.", calls=(Call("toolu_1", "Read", {"path": "a.py"}),))
+    events = [each + b"\n\n" for each in AnthropicServer().stream(turn, "m").split(b"\n\n")[:-1]]
+    situation = Situation(now=0.0, make_id=str)
+    dialogue = hearing("messages", "m", situation, stream=True)
+    stream = SameWireStream(beside(), dialogue, lambda error, last: b"", wire="messages")
+    passed = []
+    for each, following in zip(events, [*events[1:], b""], strict=True):
+        passes = stream.listens()
+        if passes is not None:
+            # What comes in one read with a word is read, unless it is one itself.
+            both = passes(each + following) is not None
+            assert both == (b"text_delta" in each and b"text_delta" in following)
+            assert passes(each[:-1]) is passes(each + b"data: x") is None
+        if passes is not None and passes(each) is not None:
+            assert stream.unheard() == each
+            passed.append(each)
+        else:
+            assert stream.step(each) == each
+    words = [each for each in events if b"text_delta" in each]
+    assert passed == words[1:]
+    assert len(passed) >= 3
+    assert stream.close() == b""
+    assert stream.facts.native_calls == 1

@@ -12,7 +12,9 @@ from yarl import URL
 from gateway.core.errors import UpstreamBadReply, UpstreamDisconnected
 from gateway.core.ports import Taken
 from gateway.request.deadline import Deadline
+from gateway.upstream.body import Framed
 from gateway.upstream.client import UpstreamCall, UpstreamClient, UpstreamReply
+from gateway.upstream.plain import Connection
 
 PIECES = [b"data: %d\n\n" % number for number in range(300)]
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -23,10 +25,13 @@ class Sink:
 
     def __init__(self, answer: Callable[[bytes], Taken] = lambda data: Taken.PASSED) -> None:
         self.taken: list[bytes] = []
+        self.chunks: list[bytes] = []
         self._answer = answer
 
     def take(self, data: bytes, chunk: bytes = b"") -> Taken:
-        assert chunk in (b"", b"%x\r\n%b\r\n" % (len(data), data)), "which may go on in its place"
+        if chunk:  # which may go on in its place
+            assert chunk.lower() == b"%x\r\n%b\r\n" % (len(data), data)
+            self.chunks.append(chunk)
         answer = self._answer(data)
         if answer is not Taken.LEFT:
             self.taken.append(data)
@@ -170,3 +175,20 @@ async def test_an_answer_over_the_cap_is_given_up() -> None:
     async for reply in opened(Server(CHUNKED, [chunk(b"x" * 600)] * 2, pause=0.02), limit=1000):
         with pytest.raises(UpstreamBadReply):
             await flowed(reply, Sink(), lambda: 5.0)
+
+
+def test_a_chunk_goes_on_as_it_came_in_its_plainest_form_alone() -> None:
+    loop = asyncio.new_event_loop()
+    sink, connection = Sink(), Connection(loop, ("localhost", 80))
+    connection.body = body = Framed(is_chunked=True, is_between=True, left=0, transport=asyncio.Transport())
+    body.sink, body.woken = sink, loop.create_future()
+    plain = [b"5\r\nhello\r\n", b"A\r\n0123456789\r\n", b"b\r\n\r\n\r\n0\r\n\r\n\r\n\r\n"]
+    for each in (*plain, b"005\r\nhello\r\n", b"5 \r\nhello\r\n", b"1\r\na\r\n1\r\nb\r\n", b"5\r\nhel", b"lo\r\n"):
+        connection.data_received(each)
+    assert sink.chunks == plain
+    told = b"hello0123456789\r\n\r\n0\r\n\r\n\r\nhellohelloabhello"
+    assert (b"".join(sink.taken), body.count) == (told, len(told))
+    connection.data_received(b"0\r\n\r\n")
+    assert body.is_over
+    assert body.woken.result() is None
+    loop.close()
