@@ -369,7 +369,7 @@ async def redis(tmp_path):
 
 
 @needs_redis
-async def test_two_gateways_hold_one_limit_and_each_its_own_while_redis_is_away(gateway, upstream, client, keys, redis):
+async def test_two_gateways_hold_one_limit_and_each_its_own_while_redis_is_away(redis, gateway, upstream, client, keys):
     upstream.script = answer_json(completion("hello"))
     environ = {**keys("few requests/min=20"), "STORE_URL": redis.url, "STORE_TIMEOUT_MS": "1000"}
     one, other = await gateway(upstream.url, **environ), await gateway(upstream.url, **environ)
