@@ -139,6 +139,7 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else each body waits for the word that its head has arrived
 
             def do_GET(self) -> None:
                 body = server.offers.get(self.path)
@@ -182,7 +183,7 @@ class Server:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
         self.offers["/v1/models"] = {"object": "list", "data": [{"id": MODEL}]}
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self) -> None:
         self._http.shutdown()
