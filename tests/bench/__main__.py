@@ -29,11 +29,11 @@ from tests.support.golden import SAMPLES
 
 BOUNDS = {
     **{"calls, request": 152.0, "calls, event": 4.0, "calls, quiet event": 3.5},
-    **{"calls, messages, request": 219.0, "calls, messages, event": 6.0, "calls, messages, quiet event": 5.5},
-    **{"calls, responses, request": 237.0, "calls, responses, event": 7.0, "calls, responses, quiet event": 6.5},
-    **{"calls, messages, same wire, request": 207.0, "calls, messages, same wire, event": 3.5},
-    **{"calls, responses, same wire, request": 231.0, "calls, responses, same wire, event": 5.5},
-    **{"calls, chat, watched, request": 204.0, "calls, chat, watched, event": 9.5},
+    **{"calls, messages, request": 226.0, "calls, messages, event": 6.0, "calls, messages, quiet event": 5.5},
+    **{"calls, responses, request": 251.0, "calls, responses, event": 7.0, "calls, responses, quiet event": 6.5},
+    **{"calls, messages, same wire, request": 212.0, "calls, messages, same wire, event": 3.5},
+    **{"calls, responses, same wire, request": 236.0, "calls, responses, same wire, event": 5.5},
+    **{"calls, chat, watched, request": 208.0, "calls, chat, watched, event": 9.5},
     **{"calls, chat, watched, quiet event": 7.5},
     **{"calls, 128 tools never seen": 50_000.0, "calls, a turn behind 2,000 messages": 300.0},
     "most objects for the collector, request": 4.0,
