@@ -328,7 +328,6 @@ CWM = Dialect(
     level="C",
     line_openers=lambda _context: (_TOOL,),
     parse=_parse_cwm,
-    results=("tool: ",),
     models=("cwm*",),
     carriers=(),
     example='<tool: read>\n{"filePath": "src/app.py"}\n</tool>',
