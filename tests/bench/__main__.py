@@ -28,17 +28,17 @@ from tests.support.chat import event, numbered_ids
 from tests.support.golden import SAMPLES
 
 BOUNDS = {
-    **{"calls, request": 152.0, "calls, event": 4.0, "calls, quiet event": 3.5},
-    **{"calls, messages, request": 226.0, "calls, messages, event": 6.0, "calls, messages, quiet event": 5.5},
-    **{"calls, responses, request": 251.0, "calls, responses, event": 7.0, "calls, responses, quiet event": 6.5},
-    **{"calls, messages, same wire, request": 212.0, "calls, messages, same wire, event": 3.5},
-    **{"calls, responses, same wire, request": 236.0, "calls, responses, same wire, event": 5.5},
-    **{"calls, chat, watched, request": 208.0, "calls, chat, watched, event": 9.5},
-    **{"calls, chat, watched, quiet event": 7.5},
+    **{"calls, request": 148.0, "calls, event": 3.5, "calls, quiet event": 3.5},
+    **{"calls, messages, request": 216.0, "calls, messages, event": 5.5, "calls, messages, quiet event": 5.5},
+    **{"calls, responses, request": 233.0, "calls, responses, event": 6.5, "calls, responses, quiet event": 6.5},
+    **{"calls, messages, same wire, request": 202.0, "calls, messages, same wire, event": 3.5},
+    **{"calls, responses, same wire, request": 226.0, "calls, responses, same wire, event": 5.5},
+    **{"calls, chat, watched, request": 201.0, "calls, chat, watched, event": 5.5},
+    **{"calls, chat, watched, quiet event": 5.5},
     **{"calls, 128 tools never seen": 50_000.0, "calls, a turn behind 2,000 messages": 300.0},
-    "most objects for the collector, request": 4.0,
+    "most objects for the collector, request": 1.0,
 }
-"""What CI holds; the figures are exact but for what timers add."""
+"""What CI holds; but for the last three the figures are exact, and the same on a busy machine."""
 WAY = "recovery deepseek-chat"
 ROUNDS = 7
 PROSE = " ".join(text for texts in SAMPLES.values() for text in texts if "```" not in text)[:20_000]

@@ -165,7 +165,7 @@ class _Load:
         transport.close()
 
 
-async def repeat(port: int, message: bytes, count: int) -> float:
+async def repeat(port: int, message: bytes, count: int, on_answer: Callable[[], object] = lambda: None) -> float:
     """Ask this so often, one after another, over one connection; the CPU seconds that it took the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
@@ -173,6 +173,7 @@ async def repeat(port: int, message: bytes, count: int) -> float:
     def answered(peer: _Peer, reply: bytes) -> None:
         nonlocal count
         assert reply.startswith(b"HTTP/1.1 200"), reply[:500]
+        on_answer()
         count -= 1
         if count > 0:
             peer.transport.write(message)
