@@ -448,7 +448,7 @@ def _bare(cur: Cursor, call: _Call, key: str) -> Steps:
                 raise Reject("value not closed", attempted=True)
             yield from call.store(cur, key, _unquoted(sink.raw if prop.body else sink.raw.strip(), prop), sink)
             return
-        if sign == "}" and cur.offset == start:  # the call's brace in the place of a quote
+        if sign != "{" and cur.offset == start:  # the call's brace or a comma in the place of a quote
             raise Reject("value not closed", attempted=True)
         depth = max(0, depth + (sign == "{") - (sign == "}"))
         sink(sign)
