@@ -24,6 +24,7 @@ from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import ToolSchema, Value, schema_of
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tape import Taken
+from strategies.text.turns import Turns
 
 __all__ = ["GROK"]
 
@@ -34,6 +35,8 @@ _TOKEN = re.compile(r"<\|tool_(?:sep|calls?_(?:begin|end))\|>")
 _NAME = re.compile(r"[\w.:/-]*")
 _KEY = re.compile(r"[^\r\n:<]*")
 _BLANKS = re.compile(r"[ \t]*")
+_PART = 1 << 14
+"""Characters of a value whose lines are looked at in one turn, and what is left of the last of them."""
 _LEAD = re.compile(r"\s*+(?:<[^<>\s]{1,60}>\s*+)*+")
 
 
@@ -113,7 +116,7 @@ def _argument(cur: Cursor, found: _Found) -> Steps:
         raise Reject("value not closed", attempted=True, inside=True)
     text = pieces.text().removesuffix("\n").removesuffix("\r")
     found.texts[key] = [text]
-    if ends_with_token(text) or ends_with_closer(text, key) or _names_another(text, found):
+    if ends_with_token(text) or ends_with_closer(text, key) or (yield from cur.work(_names_another(text, found))):
         yield from doubt(cur)
     value: Value = yield from cur.work(schema.reading(key, text))
     if value.fault and "\n" in text:
@@ -123,10 +126,19 @@ def _argument(cur: Cursor, found: _Found) -> Steps:
     found.fault = found.fault or value.fault
 
 
-def _names_another(text: str, found: _Found) -> bool:
+def _names_another(text: str, found: _Found) -> Turns[bool]:
     """Whether a line of a value is the name of another parameter, whose token is lost or became another."""
-    names = found.schema.properties.keys() - found.texts.keys()
-    return any(_LEAD.sub("", line, count=1).rstrip() in names for line in text.split("\n"))
+    names, at = found.schema.properties.keys() - found.texts.keys(), 0
+    while at < len(text):
+        end = text.find("\n", at + _PART)
+        lines = text[at:end].split("\n") if end >= 0 else text[at:].split("\n")
+        if not names.isdisjoint(map(str.strip, lines)):
+            return True
+        if any(_LEAD.sub("", line, count=1).rstrip() in names for line in lines if "<" in line):
+            return True
+        at += sum(map(len, lines)) + len(lines)
+        yield
+    return False
 
 
 def _may_end(cur: Cursor, *, in_section: bool) -> Steps:

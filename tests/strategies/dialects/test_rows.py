@@ -21,8 +21,11 @@ from strategies.asking.renderers import RENDERERS
 from strategies.base import Options
 from strategies.dialects import rows as dialects
 from strategies.dialects.rows import BY_ID, TABLE
+from strategies.dialects.tokens import grok
 from strategies.grammar.dialect import TAGS, Context, Dialect, Renderer
 from strategies.reading.factory import reader_factory
+from strategies.schema.tool_schema import schema_of
+from strategies.text.turns import whole
 from strategies.writing.renderer import CannotExpress
 from strategies.writing.samples import sample_arguments
 from tests.support.reading import AGENT_TOOLS, INTEGER, STRING, WRITE, read, read_every_way, together, tool
@@ -454,3 +457,11 @@ def test_only_text_for_a_text_flows() -> None:
     text = '<|tool_call>call:save{path:<|"|>a<|"|>,content:<|"|>b<|"|>,line:<|"|>12<|"|>}<tool_call|>'
     found = read(list(text), tools=ToolSet([SAVE]), reasoned=True, stream_arguments="incremental")
     assert found.streamed == '{"path":"a","content":"b","line":12}' == found.calls[0][1]
+
+
+def test_the_lines_of_a_long_value_are_looked_at_in_turns() -> None:
+    """All of them in one go took 145 ms, and all other streams of the process waited."""
+    found = grok._Found(schema_of(WRITE), [])
+    assert sum(1 for _ in grok._names_another("\n" * (1 << 20), found)) > 40
+    assert whole(grok._names_another("x\n" * 50_000 + "<tool>content\ny", found))
+    assert not whole(grok._names_another("x\n" * 50_000 + "the content\ny", found))
