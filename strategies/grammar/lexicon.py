@@ -7,7 +7,7 @@ that is a proper prefix of a marker is what must be held back.
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby
 from operator import itemgetter
 
@@ -199,28 +199,44 @@ class Triggers:
 
 
 class Lexicon:
-    """The markers of one request."""
+    """The markers of one request.
 
-    __slots__ = ("_begun", "_by_head", "_in_word", "_longest", "_sorted", "_starts", "trigger")
+    A hundred tools have four thousand: each table of them is made when it is first looked into, which for an answer of
+    prose is never.
+    """
 
     def __init__(self, markers: Iterable[str], extra: tuple[str, ...] = (), glued: tuple[str, ...] = ()) -> None:
-        self._sorted = sorted(set(markers))
-        by_head: dict[str, list[str]] = {}
-        # Longest first: `<tool_call>` must not be taken for `<tool`.
-        for marker in sorted(self._sorted, key=len, reverse=True):
-            by_head.setdefault(marker[:2], []).append(marker)
-        self._by_head = {head: tuple(found) for head, found in by_head.items()}
-        self._longest = max(map(len, self._sorted), default=1)
+        self._markers = frozenset(markers)
+        self._extra = extra
+        self._glued = glued
         self._begun: dict[str, list[str]] = {}
         """By what has begun: no more than the markers have beginnings."""
-        self._starts = frozenset((*extra, *_starts_of(self._sorted)))
-        self._in_word = frozenset(_starts_of(glued))
-        self.trigger = _trigger(self._starts, self._in_word)
 
-    @property
+    @cached_property
     def starts(self) -> _Starts:
         """What of its markers is looked for first."""
-        return self._starts
+        return frozenset((*self._extra, *_starts_of(self._markers)))
+
+    @cached_property
+    def trigger(self) -> re.Pattern[str]:
+        """What finds the places where one of them stands, or may."""
+        return _trigger(self.starts, frozenset(_starts_of(self._glued)))
+
+    @cached_property
+    def _sorted(self) -> list[str]:
+        return sorted(self._markers)
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._markers), default=1)
+
+    @cached_property
+    def _by_head(self) -> dict[str, tuple[str, ...]]:
+        by_head: dict[str, list[str]] = {}
+        # Longest first: `<tool_call>` must not be taken for `<tool`.
+        for marker in sorted(self._markers, key=len, reverse=True):
+            by_head.setdefault(marker[:2], []).append(marker)
+        return {head: tuple(found) for head, found in by_head.items()}
 
     def at(self, text: str, index: int) -> str | None:
         """The longest marker that stands at `index`."""

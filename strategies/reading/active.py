@@ -1,9 +1,9 @@
 """What the dialects of one request look for: made once for the same tools and settings, shared by all its readers."""
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import filterfalse
 
 from attrs import field, frozen
@@ -43,15 +43,9 @@ class Grammar:
     """The dialects whose markers are special tokens."""
     lexicon: Lexicon
     line_lexicon: Lexicon
-    stirs: re.Pattern[str]
-    """What finds where something may begin in prose, but for line breaks before what begins no call."""
-    stirs_in_fence: re.Pattern[str]
-    """The same of a code fence, which a line of its marks may close."""
-    calm: re.Pattern[bytes]
-    """What finds in the JSON of a text that it is not plain ASCII in which nothing stirs."""
-    calm_in_fence: re.Pattern[bytes]
-    starts: "Anchored"
-    """One of these stands in every text in which anything but text can be found."""
+    _anywhere: tuple[str, ...]
+    """All markers but those of lines."""
+    _stirring: Triggers
 
     begun: Begun = field(factory=dict)
     begun_line: Begun = field(factory=dict)
@@ -73,11 +67,8 @@ class Grammar:
         anywhere = (*rows, *REASONING, *REASONING_ENDS, *results, *LEFTOVERS)
         wordy = [marker for marker in rows if marker[0].isalpha()]
         glued = tuple(marker for marker in wordy if _opens_in_word(context, marker, rows[marker]))
-        anywhere_lexicon = lexicon(anywhere, (*_MARKS, "\n") if line_rows else _MARKS, glued)
-        line_lexicon = lexicon(tuple(line_rows))
         # A result means something behind a call alone, and nobody listens there.
         apart = [marker for marker in wordy if not _opens_behind_words(context, marker, rows[marker])]
-        stirring = Triggers((*rows, *REASONING, *REASONING_ENDS, *LEFTOVERS), _MARKS, glued, apart)
         return cls(
             rows=rows,
             line_rows=line_rows,
@@ -86,14 +77,38 @@ class Grammar:
             results=results,
             families={row.id: row.family for row in dialects},
             tokens=frozenset(row.id for row in dialects if row.level == "A"),
-            lexicon=anywhere_lexicon,
-            line_lexicon=line_lexicon,
-            stirs=stirring.of_lines(line_lexicon.starts),
-            stirs_in_fence=stirring.of_lines(frozenset("`~"), without=_MARKS),
-            calm=stirring.in_json(),
-            calm_in_fence=stirring.in_json(without=_MARKS),
-            starts=Anchored.of(_starts((*anywhere, *line_rows, "```", "~~~"))),
+            lexicon=lexicon(anywhere, (*_MARKS, "\n") if line_rows else _MARKS, glued),
+            line_lexicon=lexicon(tuple(line_rows)),
+            anywhere=anywhere,
+            stirring=Triggers((*rows, *REASONING, *REASONING_ENDS, *LEFTOVERS), _MARKS, glued, apart),
         )
+
+    # Each is made when it is first asked for: an answer without a fence needs two of them, a whole one the last alone.
+
+    @cached_property
+    def stirs(self) -> re.Pattern[str]:
+        """What finds where something may begin in prose, but for line breaks before what begins no call."""
+        return self._stirring.of_lines(self.line_lexicon.starts)
+
+    @cached_property
+    def stirs_in_fence(self) -> re.Pattern[str]:
+        """The same of a code fence, which a line of its marks may close."""
+        return self._stirring.of_lines(frozenset("`~"), without=_MARKS)
+
+    @cached_property
+    def calm(self) -> re.Pattern[bytes]:
+        """What finds in the JSON of a text that it is not plain ASCII in which nothing stirs."""
+        return self._stirring.in_json()
+
+    @cached_property
+    def calm_in_fence(self) -> re.Pattern[bytes]:
+        """The same of a code fence."""
+        return self._stirring.in_json(without=_MARKS)
+
+    @cached_property
+    def starts(self) -> "Anchored":
+        """One of these stands in every text in which anything but text can be found."""
+        return Anchored.of(_starts((*self._anywhere, *self.line_rows, "```", "~~~")))
 
 
 def _opens_in_word(context: Context, marker: str, rows: Iterable[Dialect]) -> bool:
@@ -115,24 +130,21 @@ def _starts(markers: Iterable[str]) -> list[str]:
     found = dict.fromkeys(sorted(text for text in texts if len(text) == 1))
     # Of a hundred tools there are thousands: nearly all hold one of the signs.
     holds_sign = re.compile(f"[{re.escape(''.join(found))}]" if found else r"(?!)").search
+    left = sorted(filterfalse(holds_sign, texts), key=len)
     short: list[str] = []
-    for marker in sorted(filterfalse(holds_sign, texts), key=len):
-        if not _holds(marker, short, found):
-            found[marker] = None
-            if len(marker) <= _SHORT:
-                short.append(marker)
+    for marker in left:
+        if len(marker) > _SHORT:
+            break
+        if not any(start in marker for start in short):
+            short.append(marker)
+    holds_short = re.compile("|".join(map(re.escape, short)) or r"(?!)").search
+    # Read from its end, one that others end in stands right before all of them.
+    end = "\0"
+    for backwards in sorted(marker[::-1] for marker in left if marker in short or not holds_short(marker)):
+        if not backwards.startswith(end):
+            found[backwards[::-1]] = None
+            end = backwards
     return list(found)
-
-
-def _holds(marker: str, starts: Sequence[str], ends: Container[str]) -> bool:
-    """Whether one of these stands in it, or is its end."""
-    for start in starts:
-        if start in marker:
-            return True
-    for at in range(1, len(marker)):
-        if marker[at:] in ends:
-            return True
-    return False
 
 
 @frozen

@@ -15,25 +15,33 @@ from strategies.reading.reader import Reader
 __all__ = ["Readers", "reader_factory"]
 
 
-class Readers(Struct, frozen=True):
+class Readers(Struct):
     """Readers for one request, one per choice."""
 
     _context: Context
-    _grammar: Grammar
+    _only: frozenset[str] | None = None
+    _grammar: Grammar | None = None
+    """Not made before there is an answer: while its server still thinks, nobody waits for what new tools lead to."""
 
     def __call__(self) -> Reader:
-        return Reader(self._context, self._grammar)
+        grammar = self._grammar
+        if grammar is None:
+            grammar = self._grammar = grammar_for(self._context, self._only)
+        return Reader(self._context, grammar)
 
     def as_written(self) -> "Readers | None":
         """Readers of what was asked again in vain: a call beyond doubt is one, whatever its tool says to it."""
         options = self._context.options
         if options.unfit_calls == "text" or self._context.retells:
             return None
-        return Readers(self._context.as_written(), self._grammar)
+        return Readers(self._context.as_written(), self._only, self._grammar)
 
     def is_all_text(self, whole: str) -> bool:
         """Whether an answer that holds this and no more has no marker and no fence in it: nothing then opens."""
-        return not self._context.options.recovery_shell and not self._grammar.starts.stand_in(whole)
+        grammar = self._grammar
+        if grammar is None:
+            grammar = self._grammar = grammar_for(self._context, self._only)
+        return not self._context.options.recovery_shell and not grammar.starts.stand_in(whole)
 
 
 def reader_factory(
@@ -63,4 +71,4 @@ def reader_factory(
         provenance=Provenance(messages),
         flowing=flowing,
     )
-    return Readers(context, grammar_for(context, only))
+    return Readers(context, only)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from attrs import field, frozen
+from msgspec import Struct, field
 
 from strategies.schema.patterns import pattern_of
 
@@ -94,18 +94,19 @@ _OBJECT = (dict, Mapping)
 """Nearly all are the first, which is seen at once: an abstract class is asked in Python."""
 
 
-@frozen(kw_only=True)
-class Prop:
+class Prop(Struct, frozen=True, kw_only=True, eq=False, weakref=True):
     """One parameter: the types it may have, and whether it holds code or documents."""
+
+    # One is made for each parameter of each tool that comes: an attrs class takes four times as long to make.
 
     types: frozenset[str]
     enum: tuple[Any, ...] | None = None
     is_untyped: bool = False
     """Declared, but without a word on what it may be."""
     body: bool = False
-    schema: Schema = field(factory=dict, repr=False)
+    schema: Schema = field(default_factory=dict)
     name: str = ""
-    document: "Document" = field(factory=lambda: Document({}), repr=False, eq=False)
+    document: "Document" = field(default_factory=lambda: Document({}))
     """The whole schema, in which references are looked up."""
 
     @property
@@ -126,7 +127,7 @@ class Prop:
     @property
     def flows(self) -> bool:
         """The text that comes is the value, so it can be shown before all of it is there."""
-        return self.only_string and not self.may_be_null
+        return self.types == _STRING and (self.body or not self.is_untyped)
 
     def item(self, index: int) -> "Prop":
         """What the array's item at this index may be; it has no name of its own."""
@@ -205,10 +206,13 @@ class Document:
                 found = schema if found is None else found
         return found
 
-    def every_property(self, view: Schema) -> dict[str, Any]:
+    def every_property(self, view: Schema) -> Mapping[str, Any]:
         """The properties of a schema, those of its alternatives included."""
+        union = branches(view) if "anyOf" in view or "oneOf" in view else ()
+        if not union:
+            return properties(view)
         result: dict[str, Any] = {}
-        for branch in branches(view):
+        for branch in union:
             result.update(properties(self.view(branch)))
         result.update(properties(view))
         return result

@@ -7,7 +7,7 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
-from weakref import finalize
+from weakref import KeyedRef
 
 from attrs import frozen
 
@@ -50,7 +50,7 @@ def folded(name: str) -> str:
 class ToolSchema:
     """The parameters of one tool: reading, converting and checking their values."""
 
-    __slots__ = ("_spelt", "_views", "body_keys", "document", "name", "properties", "required", "root")
+    __slots__ = ("_body_keys", "_declared", "_properties", "_spelt", "_views", "document", "name", "required", "root")
 
     def __init__(self, tool: Tool) -> None:
         self.name = tool.name
@@ -58,21 +58,34 @@ class ToolSchema:
         self.document = Document(self.root)
         view = self.document.view(self.root)
         self._views = (view, *map(self.document.view, branches(view)))
-        self.properties: Mapping[str, Prop] = MappingProxyType(
-            {name: self.document.prop(name, schema) for name, schema in self.document.every_property(view).items()}
-        )
         self.required: frozenset[str] = frozenset(required(view))
-        self.body_keys: tuple[str, ...] = tuple(
-            name for name, prop in self.properties.items() if prop.body and prop.is_string
-        )
+        self._declared: Mapping[str, Any] = self.document.every_property(view)
+        # Of a hundred tools that are offered one or two are called: no more is made of a schema than is asked for.
+        self._properties: Mapping[str, Prop] | None = None
+        self._body_keys: tuple[str, ...] | None = None
         self._spelt: dict[str, list[str]] | None = None
+
+    @property
+    def properties(self) -> Mapping[str, Prop]:
+        """The declared parameters."""
+        if self._properties is None:
+            prop = self.document.prop
+            self._properties = MappingProxyType({name: prop(name, schema) for name, schema in self._declared.items()})
+        return self._properties
+
+    @property
+    def body_keys(self) -> tuple[str, ...]:
+        """Those that hold code or documents."""
+        if self._body_keys is None:
+            self._body_keys = tuple(name for name, prop in self.properties.items() if prop.body and prop.is_string)
+        return self._body_keys
 
     @property
     def spelt(self) -> Mapping[str, Sequence[str]]:
         """The parameters by their names without case and separators."""
         if self._spelt is None:
             self._spelt = {}
-            for name in self.properties:
+            for name in self._declared:
                 self._spelt.setdefault(folded(name), []).append(name)
         return self._spelt
 
@@ -83,18 +96,18 @@ class ToolSchema:
 
     def prop(self, name: str) -> Prop:
         """The parameter of this name; an undeclared one is a string unless the schema says otherwise."""
-        found = self.properties.get(name)
-        return found if found is not None else self.document.prop(name, self._member(name))
+        declared = self._declared
+        return self.document.prop(name, declared[name] if name in declared else self._member(name))
 
     def declares(self, name: str) -> bool:
         """Whether the schema names this parameter, itself or by a pattern."""
-        if name in self.properties:
+        if name in self._declared:
             return True
         return any(self.document.patterned(view, name) not in (None, False) for view in self._views)
 
     def takes(self, name: str) -> bool:
         """Whether a parameter of this name may be given; a schema that says nothing of others takes them."""
-        return name in self.properties or self._member(name) is not False
+        return name in self._declared or self._member(name) is not False
 
     def _member(self, name: str) -> Any:
         """What the schema says of a parameter that it does not name; alternatives rule out what none of them takes."""
@@ -109,8 +122,8 @@ class ToolSchema:
         """One parameter's raw text as the value its type asks for."""
         # Asked for each parameter of each call: for most the text is the value.
         prop = self.prop(name)
-        if prop.flows and prop.enum is None and not branches(prop.schema):
-            return Value(text)  # any text fits, and is the value
+        if prop.flows and (text in prop.enum if prop.enum is not None else True) and not branches(prop.schema):
+            return Value(text)  # any text fits, or one of those that are named, and is the value
         return whole(self.reading(name, text))
 
     def reading(self, name: str, text: str) -> Turns[Value]:
@@ -255,18 +268,21 @@ class ToolSchema:
         return Adapted(arguments, mends)
 
 
-_known: dict[int, ToolSchema] = {}
+_known: dict[int, tuple[ToolSchema, KeyedRef[int, Tool]]] = {}
 """By the identity of tools that live."""
+
+
+def _gone(tool: KeyedRef[int, Tool]) -> None:
+    # Ids are given again once an object is gone, so the entry has to go with it.
+    _known.pop(tool.key, None)
 
 
 def schema_of(tool: Tool) -> ToolSchema:
     """The schema of this tool, made once; it is kept as long as the tool is."""
-    schema = _known.get(id(tool))
-    if schema is None:
-        schema = _known[id(tool)] = ToolSchema(tool)
-        # Ids are given again once an object is gone, so the entry has to go with it.
-        finalize(tool, _known.pop, id(tool)).atexit = False
-    return schema
+    found = _known.get(id(tool))
+    if found is None:
+        found = _known[id(tool)] = ToolSchema(tool), KeyedRef(tool, _gone, id(tool))
+    return found[0]
 
 
 class Listing:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from msgspec import Struct
 
 from strategies.schema.child_tags import NoMarkup, TagReader
 from strategies.schema.document import Document, Prop, Schema, branches, has_type, listed, required, type_of
@@ -48,8 +48,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]++(?:\.0++)?")
 _DECIMAL = re.compile(r"[+-]?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 
 
-@frozen
-class Value:
+class Value(Struct, frozen=True):
     """A parameter's value; with a fault it is the text, which cannot fit."""
 
     value: Any

@@ -18,7 +18,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 def dumps(value: Any) -> str:
     """Compact JSON with non-ASCII unescaped; always valid: what JSON cannot say becomes a string or an escape."""
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _ENCODER.encode(value)
     except ValueError:
         value = sayable(value)
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -12,7 +12,8 @@ Schemas are walked to a fixed depth and size, whatever `$ref` makes of them.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from json import dumps
+from json import JSONEncoder
+from json.encoder import encode_basestring
 from typing import Any
 
 from gateway.core.tools import Tool
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _MAX_DEPTH = 12
+_INDENTS = tuple("  " * depth for depth in range(_MAX_DEPTH + 1))
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 _MAX_LINES = 4000
 _MAX_CHARACTERS = 1 << 20
@@ -37,6 +39,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_$.:@-]{1,80}\Z")
 _FACTS = {"enum", "const", "default"}
 _SAID = {*_FACTS, "description"}
 _INNER = {"properties", "additionalProperties", "items", "anyOf", "oneOf"}
+_dumps = JSONEncoder(ensure_ascii=False).encode
 _TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 
 
@@ -67,6 +70,7 @@ class _Lines:
     def __init__(self, document: Document, words: Sequence[str]) -> None:
         self._document = document
         self._words = words
+        self._look = document.looked
         self._characters_left = _MAX_CHARACTERS
         self._required: dict[int, tuple[object, frozenset[str]]] = {}
         self.lines: list[str] = []
@@ -78,9 +82,8 @@ class _Lines:
     def fields(self, schema: Schema, depth: int) -> None:
         needed = self._names(schema)
         for name, raw in properties(schema).items():
-            need = "required" if name in needed else "optional"
-            shown = name if is_plain_name(name) else guarded(_data(name), self._words)
-            if not self._entry(f"{shown}: ({need})", raw, depth):
+            shown = name if _PLAIN_NAME.match(name) else guarded(_data(name), self._words)
+            if not self._entry(f"{shown}: (required)" if name in needed else f"{shown}: (optional)", raw, depth):
                 return
         others = schema.get("additionalProperties")
         if others and isinstance(others, Mapping):
@@ -97,15 +100,17 @@ class _Lines:
 
     def _entry(self, label: str, raw: object, depth: int) -> bool:
         """Whether there was room for it."""
-        if self.full:
+        lines = self.lines
+        if self._characters_left <= 0 or len(lines) >= _MAX_LINES:
             return False
-        schema, allowed = self._document.looked(raw)
-        told = self._description(schema) if _SAID & schema.keys() else ""
-        line = f"{'  ' * depth}- {label} {self._type(schema, allowed)}{told}"
+        schema, allowed = self._look(raw)
+        keys = schema.keys()
+        type_ = self._type(schema, allowed) if "array" in allowed else _in_words(allowed)
+        line = f"{_INDENTS[depth]}- {label} {type_}{'' if _SAID.isdisjoint(keys) else self._description(schema)}"
         self._characters_left -= len(line)
-        self.lines.append(line)
+        lines.append(line)
         # A schema that refers to itself has no end.
-        if depth < _MAX_DEPTH and _INNER & schema.keys():
+        if depth < _MAX_DEPTH and not _INNER.isdisjoint(keys):
             self._inside(schema, depth + 1)
         return True
 
@@ -119,8 +124,6 @@ class _Lines:
                 self._entry("one form:", form, depth)
 
     def _type(self, schema: Mapping[str, Any], allowed: frozenset[str]) -> str:
-        if "array" not in allowed:
-            return _in_words(allowed)
         return " or ".join(self._array(schema) if name == "array" else name for name in _in_order(allowed))
 
     def _array(self, schema: Mapping[str, Any]) -> str:
@@ -130,7 +133,7 @@ class _Lines:
     def _description(self, schema: Mapping[str, Any]) -> str:
         text = schema.get("description")
         words = _one_line(text) if isinstance(text, str) else ""
-        facts = "; ".join(_facts(schema)) if _FACTS & schema.keys() else ""
+        facts = "" if _FACTS.isdisjoint(schema.keys()) else "; ".join(_facts(schema))
         told = f"{words} ({facts})" if words and facts else words or facts
         return f" - {guarded(told, self._words)}" if told else ""
 
@@ -138,7 +141,7 @@ class _Lines:
 def _facts(schema: Mapping[str, Any]) -> Iterator[str]:
     enum = schema.get("enum")
     if isinstance(enum, list) and enum:
-        yield f"one of: {', '.join(_data(value) for value in enum)}"
+        yield f"one of: {', '.join(map(_data, enum))}"
     if "const" in schema:
         yield f"always: {_data(schema['const'])}"
     if "default" in schema:
@@ -194,6 +197,7 @@ def _data(value: object) -> str:
     """A JSON value from a schema, on one line."""
     try:
         # JSON leaves these line ends as they are, and a line of our own would end there.
-        return dumps(value, ensure_ascii=False).translate(_LINE_ENDS)
+        text = encode_basestring(value) if isinstance(value, str) else _dumps(value)
+        return text if text.isascii() else text.translate(_LINE_ENDS)
     except (RecursionError, ValueError, TypeError):
         return "..."

@@ -9,11 +9,9 @@ form: good enough to be looked at in a history, not to be read back.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from json import dumps
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from json import JSONEncoder
 from typing import Any
-
-from attrs import frozen
 
 from gateway.core.tools import Tool
 from strategies.grammar.closers import END_IN_TEXT, ends_with_token
@@ -34,6 +32,7 @@ __all__ = [
     "without_tokens",
 ]
 
+_dumps = JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _NOTHING_DECLARED = Tool(name="undeclared")
 _TAG_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*\Z")
 _NOT_IN_TAG = re.compile(r"[^A-Za-z0-9_.:-]")
@@ -82,7 +81,7 @@ def _same(one: object, other: object) -> bool:
 
 def _json(value: object) -> str:
     try:
-        return dumps(value, ensure_ascii=False, allow_nan=False)
+        return _dumps(value)
     except (RecursionError, TypeError, ValueError):
         raise CannotExpress("a value is no plain JSON") from None
 
@@ -103,14 +102,6 @@ def example_of(tools: Sequence[Tool], call: Callable[[str, Mapping[str, Any], To
 # --- one tag per tool ------------------------------------------------------------------------------------------------
 
 
-@frozen
-class _Child:
-    """One parameter's element, and why it would not be read back as it was."""
-
-    text: str
-    fault: str | None = None
-
-
 class GenericTags:
     """One element per call: the tool's name as tag, one child per parameter."""
 
@@ -124,15 +115,20 @@ class GenericTags:
 
     def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
         schema = schema_of(tool or _NOTHING_DECLARED)
+        is_tag = _TAG_NAME.match(name) is not None
         # Tags know fewer signs than names of tools: shown all the same, so that a history keeps the call.
-        tag = _NOT_IN_TAG.sub("_", name)
-        if not all(_TAG_NAME.match(key) for key in arguments):
-            nearest = f"<{tag}>\n{_json(dict(arguments))}\n</{tag}>"
-            raise CannotExpress("a parameter's name cannot be a tag", nearest)
-        children = [_child(tag, key, value, schema) for key, value in arguments.items()]
-        text = "\n".join([f"<{tag}>", *(child.text for child in children), f"</{tag}>"]) if children else _empty(tag)
-        fault = next((child.fault for child in children if child.fault), None)
-        if tag != name or not _TAG_NAME.match(name):
+        tag = name if is_tag else _NOT_IN_TAG.sub("_", name)
+        lines, fault = [f"<{tag}>"], None
+        for key, value in arguments.items():
+            if not _TAG_NAME.match(key):
+                nearest = f"<{tag}>\n{_json(dict(arguments))}\n</{tag}>"
+                raise CannotExpress("a parameter's name cannot be a tag", nearest)
+            line, wrong = _child(tag, key, value, schema)
+            lines.append(line)
+            fault = fault or wrong
+        lines.append(f"</{tag}>")
+        text = "\n".join(lines) if arguments else _empty(tag)
+        if not is_tag:
             fault = "the tool's name cannot be a tag"
         if fault:
             raise CannotExpress(fault, text)
@@ -182,26 +178,27 @@ def _empty(tag: str) -> str:
     return f"<{tag}></{tag}>"
 
 
-def _child(tag: str, key: str, value: object, schema: ToolSchema) -> _Child:
+def _child(tag: str, key: str, value: object, schema: ToolSchema) -> tuple[str, str | None]:
+    """One parameter's element, and why it would not be read back as it was."""
     # JSON may hold a closing tag in a string, but not its escape.
     text = value if isinstance(value, str) else _MARKUP_IN_JSON.sub(_escaped, _json(value))
     is_body = schema.prop(key).body
-    fault = _fault(key, value, text, schema)
-    if isinstance(value, str) and not _stands_bare(text, is_body, {tag, key}, schema):
-        return _Child(f"<{key}><![CDATA[{text}]]></{key}>", fault)
+    fault = _fault(key, value, text, schema, is_body)
+    if isinstance(value, str) and not _stands_bare(text, is_body, (tag, key), schema):
+        return f"<{key}><![CDATA[{text}]]></{key}>", fault
     wrap = "\n" if is_body and "\n" in text else ""
-    return _Child(f"<{key}>{wrap}{text}{wrap}</{key}>", fault)
+    return f"<{key}>{wrap}{text}{wrap}</{key}>", fault
 
 
 def _escaped(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
-def _fault(key: str, value: object, text: str, schema: ToolSchema) -> str | None:
+def _fault(key: str, value: object, text: str, schema: ToolSchema, is_body: bool) -> str | None:
     read = schema.from_text(key, text)
     if read.fault is not None or not _same(read.value, value):
         return f"`{key}` would be read as another type"
-    if not schema.prop(key).body and text != text.strip():
+    if not is_body and text != text.strip():
         return f"`{key}` would lose its outer white space"
     # CDATA knows no escape for its own end: https://www.w3.org/TR/xml/#sec-cdata-sect
     if "]]>" in text and re.search(rf"\]\]>\s*</(?:{re.escape(key)}|parameter)", text):
@@ -209,7 +206,7 @@ def _fault(key: str, value: object, text: str, schema: ToolSchema) -> str | None
     return None
 
 
-def _stands_bare(text: str, is_body: bool, names: Set[str], schema: ToolSchema) -> bool:
+def _stands_bare(text: str, is_body: bool, names: tuple[str, str], schema: ToolSchema) -> bool:
     """Reading it gives the same characters without a shield."""
     if "<" in text and _holds_end(text, is_body, names, schema):
         return False
@@ -219,7 +216,7 @@ def _stands_bare(text: str, is_body: bool, names: Set[str], schema: ToolSchema) 
     return "<" in text or ">" in text or "&" not in text or not _ENTITY.search(text)
 
 
-def _holds_end(text: str, is_body: bool, names: Set[str], schema: ToolSchema) -> bool:
+def _holds_end(text: str, is_body: bool, names: tuple[str, str], schema: ToolSchema) -> bool:
     """Its own tags may be taken for the end of the value, or for its shield."""
     for name in {match[1] for match in _ANY_TAG.finditer(text)}:
         if name in names or resolve_parameter(name, schema, ())[0] in schema.properties:

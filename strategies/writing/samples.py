@@ -1,7 +1,8 @@
 """Sample values for the example of a call: they fit the type and the name of their parameter."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -68,6 +69,8 @@ def _by_word(lines: Sequence[tuple[tuple[str, ...], V]]) -> dict[str, tuple[int,
 
 
 _TEXT_OF_WORD, _NUMBER_OF_WORD = _by_word(_SAMPLE_TEXTS), _by_word(_SAMPLE_NUMBERS)
+_UNION = {"anyOf", "oneOf"}
+_GIVEN = {"const", "enum", "examples", "default"}
 _WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]")
 _MAX_SAMPLE = 60
 _SAMPLE_DEPTH = 4
@@ -107,26 +110,28 @@ class _Samples:
 
     def _value(self, name: str, schema: Schema, depth: int) -> Any:
         self._left -= 1
-        schema = self._decided(schema)
-        for value in islice(_given(schema), _MAX_GIVEN):
-            if _is_plain(value):
-                return value
+        if _UNION & schema.keys():
+            schema = self._decided(schema)
+        if _GIVEN & schema.keys():
+            for value in islice(_given(schema), _MAX_GIVEN):
+                if _is_plain(value):
+                    return value
         kinds = types(self._document, schema)
-        match next((kind for kind in kinds if kind != "null"), "null" if kinds else "string"):
+        match kinds[0] if kinds else "string":  # null is the last of them
+            case "string":
+                return _sample_text(f"{self._tool}_{name}" if name == "pattern" else name, schema)
             case "object":
                 return self._object(schema, depth)
             case "array":
                 return self._array(name, schema, depth)
             case "integer":
-                return int(_within(_by_name(_NUMBER_OF_WORD, name) or 1, schema))
+                return int(_within(_number_of(name) or 1, schema))
             case "number":
-                return _within(_by_name(_NUMBER_OF_WORD, name) or 1.5, schema)
+                return _within(_number_of(name) or 1.5, schema)
             case "boolean":
                 return True
-            case "null":
-                return None
             case _:
-                return _sample_text(f"{self._tool}_{name}" if name == "pattern" else name, schema)
+                return None
 
     def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
         if depth >= _SAMPLE_DEPTH or self._left <= 0:
@@ -144,7 +149,7 @@ class _Samples:
 
     def _decided(self, schema: Schema) -> Schema:
         """The schema with its unions decided: the first alternative that is more than null."""
-        for _ in range(_SAMPLE_DEPTH if "anyOf" in schema or "oneOf" in schema else 0):
+        for _ in range(_SAMPLE_DEPTH):
             options = forms(self._document, schema)
             if not options:
                 break
@@ -175,17 +180,27 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, int | float)
 
 
-def _by_name(table: Mapping[str, tuple[int, Any]], name: str) -> Any:
-    """The value of the first line of the table that has one of the name's words."""
-    words = {word.lower() for word in _WORD_BORDER.split(name[:_MAX_SAMPLE])}
-    return min((table[word] for word in words if word in table), default=(0, None))[1]
+def _words(name: str) -> set[str]:
+    return {word.lower() for word in _WORD_BORDER.split(name[:_MAX_SAMPLE])}
+
+
+# All tools have parameters of the same few names.
+@lru_cache(maxsize=1024)
+def _text_of(name: str) -> str | None:
+    """The text of the first line of the table that has one of the name's words."""
+    return min((_TEXT_OF_WORD[word] for word in _words(name) if word in _TEXT_OF_WORD), default=(0, None))[1]
+
+
+@lru_cache(maxsize=1024)
+def _number_of(name: str) -> int | None:
+    return min((_NUMBER_OF_WORD[word] for word in _words(name) if word in _NUMBER_OF_WORD), default=(0, None))[1]
 
 
 def _sample_text(name: str, schema: Schema) -> str:
     form = schema.get("format")
     if isinstance(form, str) and form in _SAMPLE_FORMATS:
         return _SAMPLE_FORMATS[form]
-    return _by_name(_TEXT_OF_WORD, name) or "example"
+    return _text_of(name[:_MAX_SAMPLE]) or "example"
 
 
 def _within(value: float, schema: Schema) -> float:

@@ -193,15 +193,19 @@ def _request(model: str) -> ChatRequest:
 
 
 @cache
+def prompted(options: Options) -> Prepared:
+    """As it is prepared for a model that only reads text."""
+    return XmlPromptStrategy().prepare(_request("qwen3"), options)
+
+
 def ways() -> dict[str, Prepared]:
     """Every strategy, with every dialect that a model can be asked for, as it prepares a request for its reading."""
     made = {f"native {model}": NativeStrategy().prepare(_request(model), Options()) for model in ("gpt-4o",)}
     for model in ("deepseek-chat", "gpt-oss-20b", "llama-3.3-70b"):
         made[f"recovery {model}"] = RecoveryStrategy().prepare(_request(model), Options())
     for dialect in RENDERERS:
-        made[f"xml_prompt {dialect}"] = XmlPromptStrategy().prepare(_request("qwen3"), Options(dialect=dialect))
-    incremental = Options(stream_arguments="incremental")
-    made["xml_prompt incremental"] = XmlPromptStrategy().prepare(_request("qwen3"), incremental)
+        made[f"xml_prompt {dialect}"] = prompted(Options(dialect=dialect))
+    made["xml_prompt incremental"] = prompted(Options(stream_arguments="incremental"))
     shell = Options(recovery_shell=True, min_confidence=80)
     made["recovery shell"] = RecoveryStrategy().prepare(_request("deepseek-chat"), shell)
     for client in CLIENTS:
