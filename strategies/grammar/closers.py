@@ -22,6 +22,7 @@ __all__ = [
     "Kind",
     "Markup",
     "Run",
+    "alien_follows",
     "call_follows",
     "closed_by",
     "end_of_run",
@@ -42,6 +43,11 @@ _PAIR = 160
 """How far behind a parameter's opener the name has ended that stands behind it."""
 _TYPE = "function"
 """What some write before the token behind which a call opens."""
+_ALIENS = 4
+"""How many parameters that the tool does not have may stand in a row."""
+_ALIEN = 2_000
+"""How far such a one may reach, where its own tag has to close it."""
+_ELEMENT = re.compile(r"<([A-Za-z_][\w.:-]{0,63})>(?>(?:(?!</?\1>).)*)</\1>", re.DOTALL)
 
 Kind = Literal[
     "close",
@@ -93,6 +99,10 @@ class Markup(Protocol):
         """Whether a tag that means this parameter is an opener, and not just any element of a document."""
         ...
 
+    def is_alien(self, name: str) -> bool:
+        """Whether a parameter of this name can be read in its place although the tool has none such."""
+        ...
+
     def counts(self, name: str) -> bool:
         """Whether elements of this name are looked at in pairs: those of the tool's parameters, if they are tags."""
         ...
@@ -117,6 +127,38 @@ def closed_by(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) ->
         # A path or a number holds no tags: whatever opens behind it, it has ended.
         elif not body and kind in ("param", "call_open", "next_call"):
             found = "param"
+    cur.back(start)
+    cur.anchor = None
+    return found
+
+
+def alien_follows(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
+    """Whether a parameter that the tool does not have stands behind a closer which the value did not open.
+
+    Models write what a tool took when they were trained: OpenCode's `bash` has no `description` any more
+    (https://github.com/anomalyco/opencode/blob/dev/packages/opencode/src/tool/shell.ts). Where each parameter closes by
+    its own name the value may hold such elements, but not with the call's end or its next parameter behind them.
+    """
+    cur.anchor = start = cur.offset
+    cur.pos += len(tag)
+    passed = found = False
+    for _ in range(_ALIENS + 1):
+        after = yield from next_tag(cur, markup, key)
+        if after is None:
+            break
+        kind, name = markup.kind(after, key)
+        if kind != "param" or not markup.is_alien(name):
+            ends = kind in ("call_close", "section_close", "stray_close")
+            found = passed and (ends or (kind == "param" and markup.may_follow(name)))
+            break
+        if markup.distinct:
+            found = True
+            break
+        element = _ELEMENT.match((yield from cur.peek(_ALIEN)))
+        if element is None:
+            break
+        cur.pos += element.end()
+        passed = True
     cur.back(start)
     cur.anchor = None
     return found

@@ -55,8 +55,9 @@ _COSTS = {
     "closer_foreign": 5,
     "in_line_of_words": 5,
     "sole_words": 5,
-    # Three of them bring a tag below the default threshold: then it is rather a call of another tool.
-    "unknown_argument": 3,
+    # One does not make text of the barest form: OpenCode took `description` from its `bash`, and models go on to write
+    # it. Two do, and four of a tag: then it is rather a call of another tool.
+    "unknown_argument": 2,
     "known_tool_only": 1,
     "call_closer_missing": 2,
     "call_closer_wrong": 2,

@@ -24,6 +24,7 @@ from strategies.grammar.closers import (
     Elements,
     Kind,
     Markup,
+    alien_follows,
     call_follows,
     closed_by,
     end_of_run,
@@ -59,6 +60,8 @@ __all__ = [
 
 CDATA_OPEN, CDATA_CLOSE = "<![CDATA[", "]]>"
 _MAX_HELD = 1 << 16
+_MAX_ALIENS = 8
+"""How many closers of one value are looked behind for parameters that the tool does not have."""
 _TORN = 120
 """How near behind a closer a call opens that shows the closer to be the value's, whatever is left between the two."""
 
@@ -274,6 +277,7 @@ class _Value:
     _elements: Elements = field(init=False)
     _follows: str = ""
     """What stands behind the last run of closers."""
+    _aliens: int = 0
 
     def __attrs_post_init__(self) -> None:
         self._elements = Elements(self.key, self.markup.counts)
@@ -343,6 +347,8 @@ class _Value:
         end = yield from closed_by(self.cur, self.markup, self.key, tag, body=self.body)
         if kind == "loose" and end == "end":
             end = None
+        if kind == "close" and end is None:
+            end = yield from self._before_alien(tag)
         # Two parameters and one closer between them: the first of the two lacks its own.
         if end is not None and self._next_opened and not self.nested:
             raise self._not_closed(flat=self.way.flat)
@@ -361,6 +367,13 @@ class _Value:
             self.cur.pos += len(tag)
             return "closed" if kind == "close" else "loose"
         return ""
+
+    def _before_alien(self, tag: str) -> Steps:
+        """`param` where another parameter follows that the tool does not have, and no element here needs the closer."""
+        if self.nested or self._elements.open(tag) or self._aliens >= _MAX_ALIENS:
+            return None
+        self._aliens += 1
+        return "param" if (yield from alien_follows(self.cur, self.markup, self.key, tag)) else None
 
     def _at_call(self, tag: str) -> Steps:
         """An opener of a call: a document may hold calls, but none opens behind what may have been its end."""

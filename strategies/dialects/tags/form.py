@@ -231,6 +231,10 @@ class Call:
     def declares(self, name: str) -> bool:
         return True
 
+    def is_alien(self, name: str) -> bool:
+        # Of tags that are properties' names no other is read as a parameter.
+        return not self.own_tags and bool(name) and name not in self.schema.properties and name not in self.texts
+
     def counts(self, name: str) -> bool:
         return self.own_tags and name in self.schema.properties
 

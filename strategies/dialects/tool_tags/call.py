@@ -174,6 +174,9 @@ class TagCall:
     def declares(self, name: str) -> bool:
         return name in self.schema.properties
 
+    def is_alien(self, name: str) -> bool:
+        return bool(name) and name not in self.schema.properties and name not in self.texts
+
     def counts(self, name: str) -> bool:
         return name in self.schema.properties
 

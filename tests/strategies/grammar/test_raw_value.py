@@ -55,6 +55,40 @@ def test_a_closer_too_many_or_of_another_kind_ends_a_document(closers: str, take
 
 
 @pytest.mark.parametrize(
+    ("call", "content"),
+    [
+        ("<write><filePath>a</filePath><content>x</content>\n<why>It is <b>\n</b> a > b</why>\n</write>", "x"),
+        ("<write><content>x</content>\n<why>y</why>\n<mood>z</mood><filePath>a</filePath></write>", "x"),
+        ("<write><filePath>a</filePath><content>x</content><why>y</why></content></write>", "x</content><why>y</why>"),
+    ],
+)
+def test_behind_a_document_in_tags_elements_that_the_tool_does_not_have_are_arguments(
+    call: str, content: str
+) -> None:
+    assert content_of(call) == content
+
+
+@pytest.mark.parametrize(
+    ("opener", "closers"),
+    [
+        ("<tool_call>\n<function=write>{}</function>\n</tool_call>", ("<parameter={}>\n", "\n</parameter>\n")),
+        ('<invoke name="write">{}</invoke>', ('<parameter name="{}">', "</parameter>\n")),
+    ],
+)
+def test_a_parameter_that_the_tool_does_not_have_ends_a_document_that_holds_no_opener(
+    opener: str, closers: tuple[str, str]
+) -> None:
+    def written(**values: str) -> str:
+        return opener.format("".join(closers[0].format(key) + text + closers[1] for key, text in values.items()))
+
+    assert content_of(written(filePath="a", content="x\ny", why="It is <b>")) == "x\ny"
+    assert content_of(written(content="x", why="z", filePath="a")) == "x"
+    # Those that the document opens are its own.
+    held = f"<{closers[0][1:].format('why').strip()}y{closers[1]}{closers[0].format('mood')}z{closers[1]}x"
+    assert content_of(written(filePath="a", content=held)) == held
+
+
+@pytest.mark.parametrize(
     "behind",
     ["\nb\n</write>\n", "\nb\n</content> c", "\nb </write> c", " and </content> x", "\n</content>\n</write>\n</write>"],
 )

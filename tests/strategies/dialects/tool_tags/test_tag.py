@@ -79,7 +79,7 @@ def test_an_argument_that_a_strict_schema_rules_out_does_not_flow():
     text = "<find>\n<city>Rome</city>\n<mood>sunny</mood>\n</find>"
     found = read_every_way(text, tools=ToolSet([strict]))
     assert found.calls == [("find", '{"city":"Rome"}')]
-    assert found.scores == [94]
+    assert found.scores == [95]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_an_argument_that_a_strict_schema_rules_out_does_not_flow():
         ("<read>\n<filePath>a</filePath>\n</tool>", 95),
         ("<read>\n<file_path>a</file_path>\n</read>", 95),
         ("<read>\n<filePath>a</file_path>\n</read>", 95),
-        ("<read>\n<filePath>a</filePath>\n<hue>b</hue>\n</read>", 94),
+        ("<read>\n<filePath>a</filePath>\n<hue>b</hue>\n</read>", 95),
         ("read\n<filePath>a</filePath>", 95),
         ("<read>\n<filePath>a\n</read>", 85),
         ("<read>\n<filePath>a\n<limit>3</limit>\n</read>", 92),
