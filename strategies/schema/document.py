@@ -4,6 +4,7 @@ Schemas are the client's and may be anything: references are followed within the
 once, so cycles end, and what cannot be understood asks for nothing.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -53,6 +54,14 @@ BODY_PARAMETERS: frozenset[str] = frozenset(
     }
 )
 """Parameters that hold code or documents: their text may look like anything, markup of calls included."""
+# Cline's editor takes `old_text` and `new_text`, Anthropic's `file_text` and `insert_text`, Windsurf's `TargetContent`,
+# notebooks `new_source`, Codex `cmd`: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/text-editor-tool
+_BODY_NAME = re.compile(
+    r"(?:(?:new|old|file|insert(?:ion)?|replace(?:ment)?|original|updated|modified|edited|search|find|target|cell|code"
+    r"|full)_?(?:text|str|string|contents?|code|source|block|snippet|body)|contents|script|cmd)\Z",
+    re.IGNORECASE,
+)
+"""The same, in the words of tools that nobody has seen yet."""
 
 _STRING = frozenset({"string"})
 # Words that stand for types in schemas made from Python, SQL or other languages, as vLLM's parser knows them, too:
@@ -173,7 +182,7 @@ class Document:
             enum=None if enum is None else tuple(enum),
             is_untyped=isinstance(schema, _OBJECT) and not types and enum is None,
             # By its name: no schema says that a text holds code.
-            body=name in BODY_PARAMETERS,
+            body=name in BODY_PARAMETERS or _BODY_NAME.match(name) is not None,
             schema=view,
             name=name,
             document=self,

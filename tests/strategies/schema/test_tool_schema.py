@@ -122,6 +122,16 @@ def test_a_property_knows_its_kind():
     assert {"content", "command", "new_string", "patchText"} <= BODY_PARAMETERS
 
 
+@pytest.mark.parametrize("name", ["new_text", "oldText", "file_text", "TargetContent", "new_source", "cmd"])
+def test_documents_are_known_by_the_words_of_their_names(name: str) -> None:
+    assert schema({name: {"type": "string"}}).prop(name).body
+
+
+@pytest.mark.parametrize("name", ["context", "country_code", "source", "text_format", "new_path", "line"])
+def test_other_words_name_no_document(name: str) -> None:
+    assert not schema({name: {"type": "string"}}).prop(name).body
+
+
 def test_a_tool_schema_says_what_it_requires_and_allows():
     tool = schema({"a": {}}, required=["a", 5, "b"], additionalProperties=False)
     assert tool.required == {"a", "b"}
