@@ -62,9 +62,7 @@ def test_a_closer_too_many_or_of_another_kind_ends_a_document(closers: str, take
         ("<write><filePath>a</filePath><content>x</content><why>y</why></content></write>", "x</content><why>y</why>"),
     ],
 )
-def test_behind_a_document_in_tags_elements_that_the_tool_does_not_have_are_arguments(
-    call: str, content: str
-) -> None:
+def test_behind_a_document_in_tags_elements_that_the_tool_does_not_have_are_arguments(call: str, content: str) -> None:
     assert content_of(call) == content
 
 
