@@ -34,7 +34,7 @@ from strategies.base import ToolExecutionStrategy
 from strategies.dialects.rows import TABLE
 from strategies.factory import load_strategies
 
-__all__ = ["GC_THRESHOLDS", "Gateway", "Orders", "Post", "build", "run", "tell_lasting"]
+__all__ = ["GC_THRESHOLDS", "Gateway", "Orders", "Post", "build", "load_ahead", "run", "tell_lasting"]
 
 PULSE_S = 1.0
 LASTING_S = 5.0
@@ -204,6 +204,12 @@ class Post(Protocol):
     def end(self) -> None:
         """The gateway has ended."""
         ...
+
+
+def load_ahead() -> None:
+    """Load what is else loaded when a gateway begins; nothing begins."""
+    load_strategies()
+    _loop_factory()
 
 
 def run(settings: Settings, environ: Mapping[str, str], post: Post) -> int:

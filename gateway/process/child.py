@@ -8,29 +8,43 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import IO, Literal, Self
+from typing import IO, Literal, Protocol, Self
 
 from attrs import define, field
 
 from gateway.config.load import Settings
 from gateway.process.channel import Channel
+from gateway.process.zygote import Zygote
 
 __all__ = ["Worker", "worker_command"]
 
 
-def worker_command() -> tuple[str, ...]:
-    """How a worker is started; modules of the working folder count only where they do for this process too."""
+def worker_command(module: str = "gateway.process.worker") -> tuple[str, ...]:
+    """How a process of this module is started; those of the working folder count only where they do for this one."""
     # A `json.py` in the folder where somebody starts it would be imported else:
     # https://docs.python.org/3/using/cmdline.html#cmdoption-P
     safely = () if {"", os.getcwd()} & set(sys.path) else ("-P",)
-    return (sys.executable, *safely, "-m", "gateway.process.worker")
+    return (sys.executable, *safely, "-m", module)
+
+
+class Process(Protocol):
+    """A process of ours."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None:
+        """Its exit code, once it has ended."""
+        ...
+
+    def send_signal(self, sig: int, /) -> None: ...
 
 
 @define(kw_only=True, eq=False)
 class Worker:
     """One process, as the supervisor sees it."""
 
-    process: "subprocess.Popen[bytes]"
+    process: Process
     channel: Channel
     lane: int
     slot: int
@@ -54,6 +68,7 @@ class Worker:
         command: Sequence[str],
         environ: Mapping[str, str],
         settings: Settings,
+        zygote: Zygote | None = None,
         *,
         lane: int,
         slot: int,
@@ -67,13 +82,16 @@ class Worker:
             part = {"lane": lane, "slot": slot, "workers": len(lanes), "channel": number, "lanes": lanes}
             # Environment and arguments of a process can be read in `/proc`; keys stand in the settings.
             with _sealed(pickle.dumps(settings)) as handed:
-                process = subprocess.Popen(  # noqa: S603 - our own interpreter
-                    [*command, json.dumps(part)],
-                    stdin=handed,
-                    pass_fds=[number, *(sock for each in lanes for sock in each)],
-                    env=environ,
-                    process_group=0,  # Ctrl-C is the supervisor's to pass on
-                )
+                if zygote is not None:
+                    process: Process = zygote.start(part, number, handed.fileno())
+                else:
+                    process = subprocess.Popen(  # noqa: S603 - our own interpreter
+                        [*command, json.dumps(part)],
+                        stdin=handed,
+                        pass_fds=[number, *(sock for each in lanes for sock in each)],
+                        env=environ,
+                        process_group=0,  # Ctrl-C is the supervisor's to pass on
+                    )
             opened.pop_all()
             theirs.close()
         return cls(

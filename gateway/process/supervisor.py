@@ -4,9 +4,9 @@ The supervisor answers no request and runs no event loop: it waits on its worker
 decides. It is our own and not gunicorn's, whose aiohttp worker closes idle connections after two seconds, has no notion
 of a request that ends with an error event instead of a cut, and starts a replacement only after the old worker went.
 
-- A worker is a fresh interpreter (0.4 s), not a fork: no threads or locks of ours in an undefined state, and a bad
-  import hurts that worker alone. It gets the settings in force from here, not from the files: those may have changed,
-  or be wrong, since the last reload.
+- A worker is a fork of a process that has loaded all and done nothing (`zygote`), so that it shares what is loaded with
+  the others; or a fresh interpreter (0.4 s), in the place of one that failed. It gets the settings in force from here,
+  not from the files: those may have changed, or be wrong, since the last reload.
 - A lane is a listening socket that the supervisor keeps (`lanes` says why); a slot is the place of a
   worker's metrics port. A replacement takes the lane of its predecessor at once, and the lowest slot that is free:
   of a worker of ours and, as far as can be told, of other programs.
@@ -39,6 +39,7 @@ from gateway.process.exits import EXIT_FAILED, EXIT_SETTINGS
 from gateway.process.lanes import Lanes, is_taken, open_lanes
 from gateway.process.notify import Notifier
 from gateway.process.status import PidFile, Status, write_targets
+from gateway.process.zygote import Zygote, can_adopt
 from gateway.telemetry.logs import configure_logging
 
 __all__ = ["Pacing", "Supervisor", "supervise"]
@@ -112,6 +113,7 @@ class Supervisor:
         lanes: Lanes,
         pace: Pacing | None = None,
         command: Sequence[str] | None = None,
+        zygote: Zygote | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
@@ -121,6 +123,9 @@ class Supervisor:
         self._pace = pace or Pacing()
         self._command = command or worker_command()
         self._now = clock
+        self._zygote = zygote
+        """Who forks the workers while all are started."""
+        self._has_forked = zygote is not None
         self._lanes = [Lane(start_at=0.0) for _ in lanes.sockets]
         self._workers: list[Worker] = []
         self._passed_over: set[int] = set()
@@ -143,11 +148,14 @@ class Supervisor:
             # Only taken down in the handler: what a signal asks for is done between two turns, when nothing is half
             # done.
             with self._signals() as pending:
+                if self._zygote is not None:
+                    self._selector.register(self._zygote.channel, selectors.EVENT_READ, self._zygote)
                 while not (self._stopping and not self._workers):
                     self._turn(pending)
         finally:
             for worker in self._workers:
                 worker.channel.close()  # after a fault of ours: they end by themselves
+            self._end_zygote()
             self._open.close()
             self._selector.close()
             self._pid_file.remove()
@@ -159,6 +167,8 @@ class Supervisor:
         for key, _ in self._selector.select(self._patience_s()):
             if isinstance(key.data, Worker):
                 self._listen_to(key.data)
+            elif isinstance(key.data, Zygote):
+                key.data.listen()
             elif isinstance(key.fileobj, socket.socket):
                 emptied(key.fileobj)
         while pending:
@@ -173,6 +183,8 @@ class Supervisor:
         self._tell_systemd()
 
     def _patience_s(self) -> float:
+        if self._waits_for_zygote:
+            return self._pace.tick_s
         due = [lane.start_at - self._now() for lane in self._lanes if lane.start_at is not None]
         return max(0.0, min(self._pace.tick_s, *due)) if due else self._pace.tick_s
 
@@ -220,6 +232,7 @@ class Supervisor:
         self._explain_at = self._now() + WONDERING_AFTER_S if sys.stderr.isatty() else None
         self._notifier.stopping()
         self._open.close()
+        self._end_zygote()
         log.info("supervisor_stopping", workers=len(self._workers))
         for lane in self._lanes:
             lane.start_at = None
@@ -244,12 +257,47 @@ class Supervisor:
     # Workers ------------------------------------------------------------------------------------------------------
 
     def _start_due(self) -> None:
+        if self._waits_for_zygote:
+            return
         for number, lane in enumerate(self._lanes):
             if lane.start_at is None or lane.start_at > self._now():
                 continue
             lane.start_at = None
             if not any(worker.lane == number and worker.state != "leaving" for worker in self._workers):
                 self._start(number, self._settings)
+        if self._zygote is not None and self._restart is None:
+            self._end_zygote()  # from now on workers are replaced one at a time, and share nothing
+
+    @property
+    def _waits_for_zygote(self) -> bool:
+        """It is still loading; one that cannot is given up."""
+        zygote = self._zygote
+        if zygote is None or (zygote.is_ready and not zygote.is_gone):
+            return False
+        if not zygote.is_gone and self._now() < zygote.due:
+            return True
+        log.error("zygote_lost", pid=zygote.pid)
+        self._end_zygote()
+        return False
+
+    def _begin_zygote(self) -> None:
+        """What it forks is of the code that is installed now."""
+        self._end_zygote()
+        inherited = [number for lane in self._open.filenos() for number in lane]
+        try:
+            due = self._now() + self._pace.start_s
+            self._zygote = Zygote.fresh(worker_command("gateway.process.zygote"), self._environ, inherited, due)
+        except OSError as error:
+            log.error("zygote_not_started", fault=error.strerror)
+            return
+        self._selector.register(self._zygote.channel, selectors.EVENT_READ, self._zygote)
+
+    def _end_zygote(self) -> None:
+        if self._zygote is not None:
+            with suppress(KeyError, ValueError):  # one that did not answer is closed already
+                self._selector.unregister(self._zygote.channel)
+            self._zygote.end()
+            self._zygote = None
 
     def _start(self, lane: int, settings: Settings, *, replaces: Worker | None = None) -> bool:
         """Whether there is a process; without room for one the lane waits, as after a failure."""
@@ -258,7 +306,14 @@ class Supervisor:
         lanes = self._open.filenos()
         try:
             worker = Worker.start(
-                self._command, self._environ, settings, lane=lane, slot=slot, lanes=lanes, now=self._now()
+                self._command,
+                self._environ,
+                settings,
+                self._zygote,
+                lane=lane,
+                slot=slot,
+                lanes=lanes,
+                now=self._now(),
             )
         except OSError as error:
             log.error("worker_not_started", slot=slot, lane=lane, fault=error.strerror)
@@ -477,6 +532,8 @@ class Supervisor:
         for name in waiting:
             log.warning("setting_needs_restart", setting=name)
         self._notifier.reloading()
+        if self._has_forked:
+            self._begin_zygote()
         log.info("restart_begun", settings=settings.digest())
         left = [worker for worker in self._workers if worker.state == "serving"]
         self._restart = _Restart(settings=settings, left=sorted(left, key=lambda worker: worker.lane))
@@ -484,7 +541,7 @@ class Supervisor:
     def _go_on_restarting(self) -> None:
         """The next one, when the last has been replaced, and not with settings that are just being read anew."""
         restart = self._restart
-        if restart is None or self._stopping or self._reload is not None:
+        if restart is None or self._stopping or self._reload is not None or self._waits_for_zygote:
             return
         if any(worker.replaces is not None for worker in self._workers):
             return
@@ -555,9 +612,11 @@ class Supervisor:
 def supervise(settings: Settings, environ: Mapping[str, str]) -> int:
     """Run `settings.workers` workers until a signal ends them; returns the exit code."""
     linecache.clearcache()  # the methods that attrs has written wait there for a debugger
+    lanes = open_lanes(settings.host, settings.port, settings.workers)
+    # Before anything of ours has a thread.
+    zygote = Zygote.forked(environ, time.monotonic() + Pacing().start_s) if can_adopt() else None
     writer = configure_logging(level=settings.log_level, form=settings.log_format, secrets=settings.secrets())
     try:
-        lanes = open_lanes(settings.host, settings.port, settings.workers)
-        return Supervisor(settings, environ, lanes=lanes).run()
+        return Supervisor(settings, environ, lanes=lanes, zygote=zygote).run()
     finally:
         writer.close()

@@ -36,7 +36,7 @@ from gateway.process.status import target_of
 from gateway.request.head import HttpRequest
 from gateway.request.shared import Shared
 
-__all__ = ["LaneServer", "WorkerPost", "WorkerShare", "main"]
+__all__ = ["LaneServer", "WorkerPost", "WorkerShare", "main", "work"]
 
 ORPHAN_DRAIN_S = 3.0
 """A worker without a supervisor makes room for a new one: its port must not be held for the whole drain time."""
@@ -237,10 +237,15 @@ class WorkerPost:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until told to leave; the exit code says how it went."""
+    """Serve as the arguments say; the exit code says how it went."""
     part = WorkerShare(**json.loads(arguments[0]))
     # From our parent, through an anonymous file: nobody else can write it.
     settings: Settings = pickle.loads(sys.stdin.buffer.read())  # noqa: S301
+    return work(part, settings)
+
+
+def work(part: WorkerShare, settings: Settings) -> int:
+    """Be this worker until told to leave."""
     channel = Channel(socket.socket(fileno=part.channel))
     _end_with_the_supervisor(part.channel)
     post = WorkerPost(part=part, channel=channel)

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -64,16 +64,23 @@ while True:
 """
 
 SUPERVISOR = """
-import json, os, sys
+import json, os, sys, time
 from gateway.config.load import load
 from gateway.process.supervisor import Pacing, Supervisor
 from gateway.process.lanes import open_lanes
+from gateway.process.zygote import Zygote
 from gateway.telemetry.logs import configure_logging
 writer = configure_logging()
 settings = load(os.environ)
 lanes = open_lanes(settings.host, settings.port, settings.workers)
+forking = [sys.executable, "-c", *sys.argv[3:]]
 code = Supervisor(
-    settings, os.environ, lanes=lanes, pace=Pacing(**json.loads(sys.argv[1])), command=[sys.executable, sys.argv[2]]
+    settings,
+    os.environ,
+    lanes=lanes,
+    pace=Pacing(**json.loads(sys.argv[1])),
+    command=[sys.executable, sys.argv[2]],
+    zygote=Zygote.fresh(forking, os.environ, [], time.monotonic() + 1) if sys.argv[3:] else None,
 ).run()
 writer.close()
 sys.exit(code)
@@ -83,14 +90,16 @@ sys.exit(code)
 class Fake(Program):
     """A supervisor whose workers do as `mode` says: one word for all, or one per lane."""
 
-    def __init__(self, folder: Path, *, mode: str, pace: dict[str, float], **environ: str) -> None:
+    def __init__(
+        self, folder: Path, *, mode: str, pace: dict[str, float], forking: Sequence[str] = (), **environ: str
+    ) -> None:
         self.mode = folder / "mode"
         self.orders_file = folder / "orders"
         self.mode.write_text(mode)
         self.orders_file.touch()
         worker = folder / "worker.py"
         worker.write_text(WORKER.format(mode=self.mode, orders=self.orders_file))
-        command = (sys.executable, "-c", SUPERVISOR, json.dumps(pace), str(worker))
+        command = (sys.executable, "-c", SUPERVISOR, json.dumps(pace), str(worker), *forking)
         super().__init__(folder, command=command, GATEWAY_WORKERS="2", GATEWAY_DRAIN_S="1", **environ)
 
     @property
@@ -100,8 +109,8 @@ class Fake(Program):
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Callable[..., Fake]:
-    def made(mode: str = "fine", *, pace: dict[str, float] | None = None, **environ: str) -> Fake:
-        return Fake(tmp_path, mode=mode, pace={"tick_s": 0.02, **(pace or {})}, **environ)
+    def made(mode: str = "fine", *, pace: dict[str, float] | None = None, **more: Any) -> Fake:
+        return Fake(tmp_path, mode=mode, pace={"tick_s": 0.02, **(pace or {})}, **more)
 
     return made
 
@@ -123,6 +132,26 @@ async def test_a_worker_that_hangs_is_relieved_at_once_and_killed_in_time(fake: 
         assert (await program.logged("worker_ready", count=3))["lane"] == 1
         assert not is_alive(hung)
         await until(lambda: "0 leave 1" in program.orders)
+
+
+READY = """
+import socket, sys, time
+control = socket.socket(fileno=int(sys.argv[1]))
+control.send(b'{"is":"ready"}\\n')
+control.recv(100)
+"""
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("forking", ["raise SystemExit(1)", READY])
+async def test_without_a_process_that_forks_each_worker_is_an_interpreter_of_its_own(
+    forking: str, fake: Callable[..., Fake]
+) -> None:
+    """It cannot load, or it does not answer."""
+    async with fake(forking=[forking], pace={"longest_backoff_s": 0.05}) as program:
+        await program.logged("supervisor_started")
+        assert program.events("worker_ready")
+        assert program.events("zygote_lost") or program.events("worker_not_started")
 
 
 @pytest.mark.system
