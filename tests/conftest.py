@@ -79,11 +79,7 @@ SAME_LINES_AGAIN = frozenset(
 """Files and tests: they and those of cost go over lines that others reach too, so often that counting them doubles
 their time."""
 EVERY_FEW_AGAIN = 4
-"""Of so many tests of these files, and of those far from a change, one goes through where few are asked for."""
-_NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
-"""The modules of tests that are near the change; None for all."""
-_FAR: pytest.StashKey[frozenset[str]] = pytest.StashKey()
-"""Those of them in which every few tests will do."""
+"""Of so many tests of these files one goes through where few are asked for."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -97,13 +93,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two processes more than there are cores, as tests of programs wait, one more without these; none for files that
-    were named.
+    """Two processes more than there are cores, as tests of programs wait, one more without these, and none more for few
+    tests, as each has to begin; none for files that were named.
     """
     named = [argument.partition("::")[0] for argument in config.args]
     if all(Path(name).is_file() for name in named):
         return 0
-    return len(os.sched_getaffinity(0)) + (1 if "not system" in config.option.markexpr else 2)
+    waiting = 1 if "not system" in config.option.markexpr else 2
+    return len(os.sched_getaffinity(0)) + (0 if config.getoption("--near") else waiting)
 
 
 @cache
@@ -123,15 +120,8 @@ def pytest_configure(config: pytest.Config) -> None:
         reading.CUTS = NEAR_CUTS if config.getoption("--near") else FEW_CUTS
     if config.getoption("--many"):
         reading.APART = sys.maxsize
-    config.stash[_NEAR], config.stash[_FAR] = None, frozenset()
-    if not config.getoption("--near"):
-        return
-    told: dict[str, Any] = getattr(config, "workerinput", {})
-    if "near" in told:
-        config.stash[_NEAR], config.stash[_FAR] = told["near"], frozenset(told["far"])
-        return
-    found = config.stash[_NEAR] = near.near_tests(files := near.changed_files())
-    config.stash[_FAR] = near.far_tests(files, found or ())
+    if config.getoption("--near"):
+        config.pluginmanager.register(near.Near(config), "near")
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -139,12 +129,14 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     if not isinstance(collector, pytest.Session):
         return
     gc.disable()  # until all tests are known: what is made by then stays, and was looked through a dozen times
-    told: dict[str, Any] | None = getattr(collector.config, "workerinput", None)
+    config = collector.config
+    told: dict[str, Any] | None = getattr(config, "workerinput", None)
     if told is None:
         return
-    folders = [path for path in map(Path, collector.config.args) if path.is_dir()]
+    folders = [path for path in map(Path, config.args) if path.is_dir()]
     paths = sorted({path for folder in folders for path in folder.absolute().rglob("test_*.py")})
-    names = [path.relative_to(near.ROOT) for path in paths if not pytest_ignore_collect(path, collector.config)]
+    ignored = config.hook.pytest_ignore_collect
+    names = [path.relative_to(near.ROOT) for path in paths if not ignored(collection_path=path, config=config)]
     first = int(told["workerid"].removeprefix("gw")) * len(names) // told["workercount"]
     for name in (*names[first:], *names[:first]):
         with suppress(Exception, pytest.skip.Exception):  # told where it is collected
@@ -157,29 +149,13 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """The processes that run the tests are told what is near: one look at the sources is enough."""
-    found = node.config.stash[_NEAR]
-    node.workerinput["near"] = found and sorted(found)
-    node.workerinput["far"] = sorted(node.config.stash[_FAR])
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    found = config.stash[_NEAR]
-    if found is None or not near.is_test(name := collection_path.relative_to(near.ROOT).as_posix()):
-        return None
-    return True if name not in found else None
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of programs, and let two processes begin with them; leave out what takes minutes."""
     if "long" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
-    if config.getoption("--near") or config.getoption("--few"):
-        far = config.stash[_FAR]
-        again = [item for item in items if _goes_again(item) or item.path.relative_to(near.ROOT).as_posix() in far]
+    if config.getoption("--few"):
+        again = [item for item in items if _goes_again(item)]
         left = set(again) - set(again[::EVERY_FEW_AGAIN])
         config.hook.pytest_deselected(items=[*left])
         items[:] = [item for item in items if item not in left]
