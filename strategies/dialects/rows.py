@@ -3,7 +3,7 @@
 from strategies.dialects.json.command_r import COMMAND_R, COMMAND_R_ACTION
 from strategies.dialects.json.fenced import JSON_BARE, JSON_FENCE, XLAM
 from strategies.dialects.json.hermes import HERMES, UNOPENED
-from strategies.dialects.json.kimi_k2 import KIMI_K2
+from strategies.dialects.json.kimi_k2 import KIMI_K2, KIMI_K2_STRIPPED
 from strategies.dialects.json.llama import LLAMA_JSON
 from strategies.dialects.json.mistral import MISTRAL, MISTRAL_OLD, MISTRAL_STRIPPED
 from strategies.dialects.json.qwen_agent import QWEN_AGENT
@@ -38,7 +38,7 @@ from strategies.dialects.tags.muse import MUSE
 from strategies.dialects.tags.pair_tokens import IQUEST, K2_HORIZON, SOLAR_OPEN2
 from strategies.dialects.tags.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
 from strategies.dialects.tags.step3 import STEP3
-from strategies.dialects.tokens.bracketed import ARROWS, FUNCTIONARY_V2, TOOL_REQUEST
+from strategies.dialects.tokens.bracketed import ARROWS, CALLING_TOOL, FUNCTIONARY_V2, TOOL_REQUEST
 from strategies.dialects.tokens.deepseek import DEEPSEEK, DEEPSEEK_V31, STRIPPED
 from strategies.dialects.tokens.gemma import FUNCTION_GEMMA, GEMMA, GEMMA_STRIPPED
 from strategies.dialects.tokens.grok import GROK
@@ -78,6 +78,7 @@ TABLE: tuple[Dialect, ...] = (
     DEEPSEEK_V31,
     STRIPPED,
     KIMI_K2,
+    KIMI_K2_STRIPPED,
     MISTRAL,
     MISTRAL_OLD,
     MISTRAL_STRIPPED,
@@ -119,6 +120,7 @@ TABLE: tuple[Dialect, ...] = (
     MUSE,
     TOOL_REQUEST,
     ARROWS,
+    CALLING_TOOL,
     FUNCTIONARY_V2,
     GCML,
     K2_HORIZON,

@@ -11,7 +11,7 @@ from typing import Any
 from attrs import evolve
 
 from strategies.grammar.dialect import Context, Draft, Opening
-from strategies.grammar.json_calls import CONTAINER_KEYS, EXTRAS, NAME_KEYS
+from strategies.grammar.json_calls import CONTAINER_KEYS, EXTRAS, MOST_WORDS, NAME_KEYS
 from strategies.grammar.lexicon import LEFTOVERS, REASONING_ENDS
 from strategies.grammar.literal import is_announced_example
 from strategies.text.cursor import Cursor, Reject, Steps
@@ -50,6 +50,7 @@ _FIRST_KEYS = frozenset(
         _CONTENT,
     }
 )
+_LISTS = ('"tool_calls"', '"function_calls"')
 _HARD_BLANKS = re.compile(r"[\s\ufeff]*")
 _QUOTES = {"&quot;": "&quot;", '"': '"', "'": "'", "“": "”", "‘": "’"}
 _TYPES = frozenset(
@@ -118,7 +119,7 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
             yield from _blanks(cur)
         # A message wrapped around the call. Without the quoted brace it is some page or file, of any length.
         if key == _CONTENT and key not in context.tools.names and not (yield from cur.lits(('"{', '"['))):
-            raise Reject("no call")
+            yield from _envelope(cur)
         # In a list the name of the first entry decides nothing: those behind it may be of the request.
         if key in NAME_KEYS and quote == '"' and not in_list:
             yield from _glance_at_name(cur, context, aliases=aliases)
@@ -129,6 +130,23 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
     cur.back(start)
     cur.anchor = None
     return quote
+
+
+def _envelope(cur: Cursor) -> Steps:
+    """Refuse a message whose few words, if it has any, are not followed by its calls."""
+    # https://github.com/zeroclaw-labs/zeroclaw/blob/master/crates/zeroclaw-tool-call-parser/src/lib.rs
+    if (yield from cur.lit('"')):
+        words: str = yield from cur.match(_PLAIN, MOST_WORDS)
+        if len(words) == MOST_WORDS or not (yield from cur.lit('"')):
+            raise Reject("no call")
+    elif not (yield from cur.lit("null")):
+        raise Reject("no call")
+    yield from _blanks(cur)
+    if not (yield from cur.lit(",")):
+        raise Reject("no call")
+    yield from _blanks(cur)
+    if (yield from cur.lits(_LISTS)) is None:
+        raise Reject("no call")
 
 
 def _one_of(cur: Cursor, keys: Collection[str]) -> Steps:

@@ -14,7 +14,7 @@ from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Reject
 from strategies.text.turns import TURN, Turns, at_once
 
-__all__ = ["CONTAINER_KEYS", "EXTRAS", "NAME_KEYS", "drafting", "drafts_of", "renaming"]
+__all__ = ["CONTAINER_KEYS", "EXTRAS", "MOST_WORDS", "NAME_KEYS", "drafting", "drafts_of", "renaming"]
 
 # The key `tool_call` is what small models make of the examples in their prompts.
 NAME_KEYS = ("name", "tool", "tool_name", "function_name", "function", "recipient_name", "tool_call")
@@ -31,6 +31,8 @@ _NAME = re.compile(r"\s*[^\s<>(){}\[\]=\"'`|｜]{1,256}\s*")
 """What may be the name of a tool that nobody declared: markup is none."""
 _MESSAGE = (("role", "assistant"), ("content", None), ("content", ""))
 """What a message says besides its calls when it says nothing."""
+MOST_WORDS = 500
+"""How much a message says beside its calls: more is a page or a file."""
 _CALLS = 50
 """How many calls are looked at in one turn."""
 _PARALLEL = "multi_tool_use.parallel"
@@ -98,6 +100,15 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 def _wrapped(value: dict[str, Any]) -> list[dict[str, Any]] | None:
     """The calls inside a message that says nothing else, or inside an object around one call; None for neither."""
     said = {key: held for key, held in value.items() if (key, held) not in _MESSAGE}
+    # A few words beside the calls go with the markup that they stand in: the turn would be lost for them.
+    words = said.get("content")
+    if (
+        len(said) == 2
+        and isinstance(words, str)
+        and len(words) <= MOST_WORDS
+        and not said.keys().isdisjoint(_LIST_KEYS)
+    ):
+        del said["content"]
     if len(said) == 1:
         ((key, inner),) = said.items()
         if key in _LIST_KEYS and isinstance(inner, list):
@@ -146,7 +157,7 @@ def _draft(
     found = context.resolve(name, aliases=aliases)
     container = next((entry for entry in CONTAINER_KEYS if entry in value), None)
     # Models repeat the declaration that they were shown before they call anything.
-    if container is not None and _is_schema(value[container]):
+    if container is not None and (_is_schema(value[container]) or _is_declaration(value, container)):
         raise Reject("a schema, not a call")
     if found is None:
         return (yield from _undeclared(name, value, key, container, form, steps))
@@ -236,6 +247,11 @@ def renaming(arguments: dict[str, Any], schema: ToolSchema) -> Turns[tuple[dict[
         taken.add(target)
         mends += found
     return under, tuple(mends)
+
+
+def _is_declaration(value: dict[str, Any], container: str) -> bool:
+    """Whether it says what a tool is for, and no more than that it takes something."""
+    return container == "parameters" and not value[container] and isinstance(value.get("description"), str)
 
 
 def _is_schema(container: Any) -> bool:

@@ -66,6 +66,11 @@ _LOOKS = (
     r"|seria assim|ficaria assim|sarebbe così|выгляд\w+ (?:бы )?(?:так|следующим образом)"
     r"|wygląda\w* (?:tak|następująco))"
 )
+_SO_DONE = (
+    r"(?:(?:你|您|大家|用户|用戶)(?:就|也)?(?:可以|可|能|应该|應該|需要|要)(?:这样|這樣|这么|如下|像这样)(?:来|來)?(?:调用|調用|写|寫|使用|发送|输入)"
+    r"|(?:次|以下)のように(?:呼び出|書|使)(?:い|き|し)ます|이렇게 (?:호출|사용|작성)(?:합니다|하면|할 수))"
+)
+"""How somebody is told what they can do, which is not what the writer does."""
 # Markup that only explains itself was carried out elsewhere: https://github.com/AmanCode22/deeperseeker/issues/12
 # https://github.com/agentscope-ai/QwenPaw/issues/4066
 _ANNOUNCED = re.compile(
@@ -75,8 +80,10 @@ _ANNOUNCED = re.compile(
     r"|sample|illustrat\w+|hypothetical\w*|etwa so|(?:every|each|any) (?:\w+ )?(?:call|request|message)"
     r" (?:is|has|holds|consists|contains|must|should|can|may|takes|needs|uses|looks)"
     r"|you(?:['’]d| (?:would|can|could|might|should))? (?:write|call|send|type|invoke|run)"
+    r"|(?:how|what) (?:an?|the|such an?) (?:\w+ )?(?:call|request|message) looks?"
     rf"|{_EXAMPLE}|{_LOOKS})\b"
-    rf"|{_EXAMPLE_SIGN}|格式|像这样|长这样|(?:次|以下|この)のようになります|다음과 같습니다",
+    rf"|{_EXAMPLE_SIGN}|格式|像这样|长这样|(?:次|以下|この)のようになります|다음과 같습니다"
+    rf"|的样子|{_SO_DONE}",
     re.IGNORECASE,
 )
 _QUOTING = re.compile(
@@ -98,10 +105,15 @@ _OUTRIGHT = re.compile(
     r"(?:(?:quick|short|simple|minimal|typical|basic|complete|possible|valid)\s)?"
     rf"{_EXAMPLE}\b(?:\W*+\Z|\s(?:calls?|usage|of|for|how|de|d['’]|für|eine[sr]?|di|вызова)\b)"
     rf"|\b(?:for|by way of|zum|par|por|ad|per|na|till) {_EXAMPLE}\W*+\Z|\b(?:for instance|such as)\W*+\Z"
-    r"|\A\W*+(?:(?:下面|以下|这|這)(?:就?是|は))?(?:一?[个個])?(?:简单的?)?"
-    r"(?:例如|比如|示例|例子|举个例子|舉個例子|举例|舉例|例えば|たとえば|例|예를 들어|예시)(?:です)?\W*+\Z"
+    r"|\A\W*+(?:(?:下面|以下|这|這)(?:就?是|は))?(?:一?[个個])?(?:简单的?)?(?:(?:工具|函数|函數)?(?:调用|調用|使用)的?)?"
+    r"(?:例如|比如|示例|例子|举个例子|舉個例子|举例|舉例|例えば|たとえば|例|예를 들어|예시)(?:如下|です)?\W*+\Z"
+    r"|\A\W*+(?:这|這)?(?:就?是)?(?:工具|函数|函數)?(?:调用|調用)的(?:格式|写法|寫法|样子|樣子)(?:是|如下|为|為)?\W*+\Z"
+    r"|\A\W*+(?:here(?:['’]s| is) )?(?:how|what) (?:an?|the|such an?) (?:\w+ )?call looks?(?: like)?\W*+\Z"
     rf"|\b(?:would|might|could) look like(?: this| so| that)?\W*+\Z|\blooks? like (?:this|so|that)\W*+\Z"
-    rf"|\b{_LOOKS}\W*+\Z|\A\W*+usage\W*+\Z",
+    rf"|\b{_LOOKS}\W*+\Z|\A\W*+usage\W*+\Z"
+    r"|\byou(?:['’]d| (?:would|can|could|might|should)) (?:call|write|invoke|use|send|type|run)\b[^.!?]{0,60}"
+    r"\b(?:like (?:this|so|that)|as follows|this way)\W*+\Z"
+    rf"|{_SO_DONE}[^。！？]{{0,40}}\Z",
     re.IGNORECASE,
 )
 """A sentence that says of what follows that it is an example, and has nothing else to say."""

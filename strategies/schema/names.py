@@ -27,6 +27,8 @@ _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "mult
 _LITTER = " \t\r\n\"'`“”‘’,;"
 # Harmony's `<|channel|>`, Mistral's `[ARGS]`, a call's bracket, and the number of Kimi's ids behind the name.
 _MARKUP = re.compile(r"<|\[ARGS\]|\(|:[0-9]*+\Z")
+# The tag of Qwen3-Coder, begun inside the JSON of Hermes: https://github.com/microsoft/foundry-local/pull/1060
+_WORD_BEFORE = re.compile(r"\s*+<?function=")
 # Hosts of MCP write the server's name in front: https://github.com/jundot/omlx/issues/1854
 _SEPARATOR = re.compile(r"[.:/]")
 _SPELLING = frozenset({"name_case", "name_folded", "name_prefix"})
@@ -189,6 +191,8 @@ def acts(name: str) -> bool:
 
 
 def _cleaned(name: str) -> str:
+    if (word := _WORD_BEFORE.match(name)) is not None:
+        name = name[word.end() :]
     markup = _MARKUP.search(name)
     if markup is not None:
         name = name[: markup.start()]

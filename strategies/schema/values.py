@@ -126,8 +126,13 @@ def _converting(prop: Prop, trimmed: str) -> Turns[Value | None]:
     if prop.types & {"object", "array"}:
         return (yield from _container(prop, trimmed)) or (yield from _sole_item(prop, trimmed))
     inner = _ELEMENT.fullmatch(trimmed)
-    value = _scalar(prop.types, inner[2].strip()) if inner else _NOTHING
-    return None if value is _NOTHING else Value(value, ("element_unwrapped",))
+    if inner is not None:
+        value = _scalar(prop.types, inner[2].strip())
+        return None if value is _NOTHING else Value(value, ("element_unwrapped",))
+    # A number in quotes, as JSON would have a text.
+    quoted = trimmed[1:-1] if len(trimmed) > 2 and trimmed[0] == trimmed[-1] == '"' else ""
+    value = _scalar(prop.types, quoted)
+    return None if value is _NOTHING else Value(value, ("typed_string",))
 
 
 _NOTHING = object()

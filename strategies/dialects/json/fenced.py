@@ -14,11 +14,13 @@ from typing import Any
 
 from attrs import evolve
 
+from gateway.core.tools import Tool
 from strategies.grammar.bare_data import checking, ends_message, glance, in_prose, is_on, may_stand
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.fences import read_rest
 from strategies.grammar.json_calls import CONTAINER_KEYS, NAME_KEYS, drafting
 from strategies.grammar.json_payload import FRAME, lacks_frame_only, read_surplus, with_mends
+from strategies.grammar.lexicon import line_of
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, Parsed, parsing
@@ -57,18 +59,23 @@ def _parse(
     # The bracket of a glued marker belongs to the value.
     cur.pos += len(opening.marker.rstrip("{["))
     yield from cur.ws()
+    tool = _named_by_fence(opening, context)
     if opening.hint is None:
-        if (yield from glance(cur, context)) == "&quot;":
+        if tool is None and (yield from glance(cur, context)) == "&quot;":
             raise Reject("escaped", again=True, hint=_ESCAPED)
         values = yield from _values(cur, context, opening)
     else:
-        values = yield from _mended(cur, context, opening)
+        values = yield from _mended(cur, context, opening, tool)
     form = "bare"
     if opening.fence is not None:
         form = "tool_fence" if opening.fence.info in _TOOL_FENCES else "fence"
     found: list[Draft] = []
     for parsed in values:
-        found += yield from cur.work(_drafts(parsed, context, form, opening))
+        if tool is None:
+            found += yield from cur.work(_drafts(parsed, context, form, opening))
+        else:
+            named = drafting(parsed.value, context, form=form, steps=parsed.steps, name=tool.name)
+            found += yield from cur.work(named)
     yield from cur.work(checking(found, context))
     found = with_mends(found, (yield from _closers(cur, opening)))
     end = cur.offset
@@ -77,6 +84,16 @@ def _parse(
     if opening.fence is None and not (yield from ends_message(cur)):
         found = in_prose(found, end)
     yield from found
+
+
+def _named_by_fence(opening: Opening, context: Context) -> Tool | None:
+    """The tool whose name stands behind the fence's word, as Grok writes it; the object is then its arguments."""
+    # https://github.com/zeroclaw-labs/zeroclaw/blob/master/crates/zeroclaw-tool-call-parser/src/lib.rs
+    if opening.fence is None or opening.fence.info not in _TOOL_FENCES:
+        return None
+    mark, *words = line_of(opening.before.rstrip()).replace(opening.fence.info, " ", 1).split() or [""]
+    is_opener = mark == opening.fence.mark * opening.fence.size
+    return context.find(words[0]) if is_opener and len(words) == 1 else None
 
 
 def _closers(cur: Cursor, opening: Opening) -> Steps:
@@ -166,7 +183,7 @@ def _ignored(_text: str) -> None:
     pass
 
 
-def _mended(cur: Cursor, context: Context, opening: Opening) -> Steps:
+def _mended(cur: Cursor, context: Context, opening: Opening, tool: Tool | None) -> Steps:
     """Everything up to the end of the fence or of the answer, through the whole ladder."""
     pieces = Taken(cur)
     if opening.fence is not None:
@@ -183,9 +200,9 @@ def _mended(cur: Cursor, context: Context, opening: Opening) -> Steps:
     if opening.hint == _ESCAPED:
         text, steps = _unescaped(text), ("html_escaped",)
     try:
-        parsed = yield from cur.work(_ladder(text, context))
+        parsed = yield from cur.work(_ladder(text, context, tool))
     except JsonFault as fault:
-        raise Reject(f"JSON: {fault.reason}", attempted=_names_tool(text, context)) from None
+        raise Reject(f"JSON: {fault.reason}", attempted=tool is not None or _names_tool(text, context)) from None
     if text[parsed.end :].strip():
         raise Reject("text after the object", attempted=True)
     if closed and (yield from cur.work(lacks_frame_only(text, 1))):
@@ -193,13 +210,14 @@ def _mended(cur: Cursor, context: Context, opening: Opening) -> Steps:
     return [Parsed(parsed.value, parsed.end, (*steps, *parsed.steps))]
 
 
-def _ladder(text: str, context: Context) -> Turns[Parsed]:
+def _ladder(text: str, context: Context, tool: Tool | None) -> Turns[Parsed]:
     """The value; unescaped quotes are delimited by the parameters of the tool that it names."""
-    match = _NAMED.search(text)
-    found = context.resolve(match.group(1), aliases=False) if match else None
-    if found is None:
+    if tool is None and (match := _NAMED.search(text)) is not None:
+        found = context.resolve(match.group(1), aliases=False)
+        tool = found[0] if found else None
+    if tool is None:
         return (yield from parsing(text, closed=True))
-    schema = context.schema(found[0])
+    schema = context.schema(tool)
     known = (*schema.properties, *NAME_KEYS, *CONTAINER_KEYS)
     return (yield from parsing(text, closed=True, body_keys=schema.body_keys, known_keys=known))
 

@@ -73,11 +73,24 @@ def _parse(
     yield from cur.ws()
     # Tags in it, or a bare name: the same opener in the forms of Qwen3-Coder and GLM.
     if (yield from cur.peek(1)) not in ("{", "["):
-        raise Reject("no JSON inside")
+        yield from _refuse(cur, context)
     closer = f"</{wrapper}>"
     found = yield from _values(cur, context, name, closer)
     mends = yield from _end(cur, closer)
     yield from _with(found, mends)
+
+
+def _refuse(cur: Cursor, context: Context) -> Steps:
+    """Tags or a name stand in the JSON's place; asked again where its head is lost: `<read", "arguments"`."""
+    # https://github.com/microsoft/foundry-local/pull/1060
+    head: str = yield from cur.peek(_LONGEST_HEAD)
+    found = _LOST_HEAD.match(head)
+    name = found[1] if found and context.find(found[1]) is not None else ""
+    raise Reject("no JSON inside", attempted=bool(name), name=name)
+
+
+_LOST_HEAD = re.compile(r"""<?["']?([\w.:/-]{1,64})["']\s{0,8}[,:]\s{0,8}["'{]""")
+_LONGEST_HEAD = 90
 
 
 def _parse_unopened(

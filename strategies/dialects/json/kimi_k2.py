@@ -16,12 +16,13 @@ the end follows it; else it is content. Strings flow as they come.
 import re
 from collections.abc import Generator
 
+from strategies.grammar.bare_data import ends_message, in_prose
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import STOPS, Payload, named_drafts, read_arguments, read_end, with_mends
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.writing.token_renderer import JsonRenderer
 
-__all__ = ["KIMI_K2"]
+__all__ = ["KIMI_K2", "KIMI_K2_STRIPPED"]
 
 _SECTION = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
 _SECTION_END = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
@@ -34,6 +35,8 @@ _CANONICAL = re.compile(r"(?:functions\.)?([^\s:][^\s]*?)\s*:\s*[0-9]+")
 # Clients that allow only letters, digits and lines in an id send back `functions_read_3`, and the model goes on in
 # that way; K2.5 writes `functionsread3` by itself. https://github.com/exo-explore/exo/issues/2281
 # https://github.com/sgl-project/sglang/issues/21377
+_FUNCTIONS = "functions."
+_DIGITS = re.compile(r"[0-9]*")
 _PREFIX = re.compile(r"functions[._]?")
 _COUNTER = re.compile(r"[:_.]?[0-9]*")
 
@@ -78,6 +81,43 @@ def _call(cur: Cursor, context: Context, opening: Opening) -> Steps:
         raise Reject("the id names no tool", attempted=True)
     drafts = yield from named_drafts(cur, context, name, payload)
     return with_mends(drafts, (yield from read_end(cur, _CALL_END)))
+
+
+def _parse_stripped(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments
+) -> Generator[Draft | None, None, None]:
+    """Ids and objects alone, as many as there are, up to the end of the message."""
+    found: list[Draft] = []
+    marker: str | None = opening.marker
+    stops = (*_CALL_END, *_SECTION_END, *STOPS)
+    while marker and (yield from cur.lit(marker)):
+        name = marker.removeprefix(_FUNCTIONS).removesuffix(":")
+        count = yield from cur.match(_DIGITS, 4)
+        yield from cur.lit(_ARGUMENTS)
+        yield from cur.ws()
+        if not count or (yield from cur.peek(1)) != "{":
+            raise Reject("no call")
+        payload = yield from read_arguments(cur, context, opening, stops, tool=context.find(name))
+        found += yield from named_drafts(cur, context, name, payload, "bare")
+        yield from cur.ws()
+        yield from cur.lits(_CALL_END)
+        yield from cur.lits(_SECTION_END)
+        yield from cur.ws()
+        marker = yield from _next_of(cur, _ids(context))
+    end = cur.offset
+    yield from found if (yield from ends_message(cur)) else in_prose(found, end)
+
+
+def _next_of(cur: Cursor, markers: tuple[str, ...]) -> Steps:
+    """Which of the markers comes next; it is not consumed."""
+    for marker in markers:
+        if (yield from cur.starts(marker)):
+            return marker
+    return None
+
+
+def _ids(context: Context) -> tuple[str, ...]:
+    return tuple(f"{_FUNCTIONS}{name}:" for name in context.tools.names)
 
 
 def _meant(written: str, context: Context, arguments: object) -> str | None:
@@ -139,4 +179,19 @@ KIMI_K2 = Dialect(
         "<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>"
         '{"filePath": "src/app.py"}<|tool_call_end|><|tool_calls_section_end|>'
     ),
+)
+# Servers that skip special tokens leave the ids and the objects:
+# https://github.com/ikawrakow/ik_llama.cpp/blob/main/tests/test-function-calls.cpp
+KIMI_K2_STRIPPED = Dialect(
+    id="kimi_k2_stripped",
+    family="kimi",
+    level="C",
+    # Nothing is left between a sentence and them: only this family's words are searched for that.
+    openers=lambda context: _ids(context) if "kimi" in context.model.lower() else (),
+    line_openers=_ids,
+    may_open=lambda _context, opening: not opening.before[-1:].isalnum(),
+    parse=_parse_stripped,
+    models=KIMI_K2.models,
+    carriers=(),
+    example='functions.read:0{"filePath": "src/app.py"}',
 )

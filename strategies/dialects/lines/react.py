@@ -161,6 +161,8 @@ def _input(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps
         return payload.value, (*payload.steps, *(yield from read_surplus(cur)))
     if first == "`" and (yield from cur.starts("```")):
         return (yield from _fenced(cur, context.schema(tool)))
+    if first == "`":
+        return (yield from _spanned(cur, context, opening, tool))
     pieces = Taken(cur)
     stopped = yield from cur.until_match(_STOP, _STOP_SIZE, pieces.add)
     if not stopped and cur.cut:
@@ -200,6 +202,27 @@ def _fenced(cur: Cursor, schema: ToolSchema) -> Steps:
 
 
 _BACKTICKS = re.compile(r"`*")
+_SPAN = re.compile(r"[^`\n]*")
+_LONGEST_SPAN = 1 << 16
+
+
+def _spanned(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps:
+    """The input in inline code: backticks around all of it are none of its own."""
+    schema = context.schema(tool)
+    run: str = yield from cur.match(_BACKTICKS, 64)
+    if (yield from cur.peek(1)) == "{":
+        payload = yield from read_json(cur, context, opening, _STOPS, tool=tool)
+        steps = (*payload.steps, *(yield from read_surplus(cur)))
+        if not (yield from cur.lit(run)):
+            raise Reject("inline code is not closed", attempted=True)
+        return payload.value, steps
+    text: str = yield from cur.match(_SPAN, _LONGEST_SPAN)
+    closed = yield from cur.lit(run)
+    yield from cur.match(_BLANKS, 256)
+    # Backticks belong to shells as well: what goes on behind them is not all of it.
+    if not closed or not ((yield from cur.at_end()) or (yield from cur.starts("\n"))):
+        raise Reject("backticks inside the input", attempted=True)
+    return text_arguments(text, schema), ()
 
 
 def text_arguments(text: str, schema: ToolSchema) -> dict[str, Any]:

@@ -311,9 +311,13 @@ def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Ge
     way = Way.of(hint)
     call.in_lines = (yield from cur.ws()) > 0
     first = yield from cur.peek(1)
+    around = (yield from _around_json(cur, call)) if first == "<" else None
     # Models that have learned both write JSON into the tags.
-    if first == "{":
-        yield from json_arguments(cur, call, call.form.closer, hint)
+    if first == "{" or around:
+        yield from json_arguments(cur, call, around or call.form.closer, hint)
+        yield from cur.ws()
+        if around and not (yield from cur.lit(around)):
+            call.mends.append("closer_foreign")
         yield from read_call_end(cur, call, way)
         yield (yield from draft_of(cur, call))
         return
@@ -358,6 +362,22 @@ def _unwrapped(call: Call, values: dict[str, object]) -> Turns[dict[str, object]
 
 
 _CONTAINERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
+
+
+def _around_json(cur: Cursor, call: Call) -> Steps:
+    """Consume the opener of an element that only holds JSON, as `<arguments>`; returns its closer, or None."""
+    tag = yield from cur.tag()
+    word = tag.strip("<>") if tag else ""
+    if word not in _CONTAINERS or word in call.schema.properties:
+        return None
+    cur.anchor = start = cur.offset
+    cur.pos += len(tag)
+    yield from cur.ws()
+    found = yield from cur.starts("{")
+    if not found:
+        cur.back(start)
+    cur.anchor = None
+    return f"</{word}>" if found else None
 
 
 def _holds_container(cur: Cursor, call: Call) -> Steps:

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from strategies.dialects.tags.form import NEVER, Call, Form, Typed, begin_call, draft_of, read_call_end, read_parameter
 from strategies.grammar.closers import CALL_END, PARAMETER_END
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.grammar.json_bodies import json_arguments
+from strategies.grammar.json_bodies import attribute_arguments, json_arguments, python_arguments
 from strategies.grammar.raw_value import Way, doubt
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
@@ -33,6 +33,7 @@ _ARG = "(?:arg|param)_"
 _NAME_RUN = re.compile(r"[\w.:/-]*")
 _KEY_RUN = re.compile(r"[^<>\r\n]*")
 _SEPARATOR = re.compile(rf"<tool_sep{_SUFFIX}")
+_KEY = "<arg_key>"
 
 
 @frozen(kw_only=True)
@@ -101,7 +102,28 @@ def _parse(
     if tag is None or not FORM.call.match(tag):
         raise Reject("no call")
     cur.pos += len(tag)
+    # GLM 5.3 loses the opener and writes it behind the name, where a key's should be:
+    # https://github.com/ormandj/sglang-glm53-flash-sm120/issues/5
+    glued = _GLUED_NAME.search(opening.before[-128:])
+    if glued is not None and context.find(glued.group()) is not None and (yield from _ends_key(cur)):
+        call = Call.of(FORM, context, glued.group())
+        call.mends += ("call_opener_missing", "key_tag")
+        yield from _read_named(cur, call, (yield from _key(cur)), opening, arguments, PAIRS)
+        return
     yield from read_pairs(cur, context, opening, arguments, undeclared=context.prompted == GLM.id)
+
+
+_GLUED_NAME = re.compile(r"[\w.:/-]+\Z")
+
+
+def _ends_key(cur: Cursor) -> Steps:
+    """Whether a key and its closer come next."""
+    cur.anchor = start = cur.offset
+    key = yield from cur.match(_KEY_RUN, 128)
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    cur.back(start)
+    cur.anchor = None
+    return bool(key.strip()) and tag is not None and PAIRS.key_close.match(tag) is not None
 
 
 def read_pairs(
@@ -122,14 +144,32 @@ def read_pairs(
     # `<tool_call>` stands for several families; a word behind it is a name only where it is one.
     if call.tool is None and not undeclared:
         raise Reject("unknown tool", name=call.name)
+    yield from _read_named(cur, call, key, opening, arguments, pairs)
+
+
+def _read_named(
+    cur: Cursor, call: Call, key: str, opening: Opening, arguments: Arguments, pairs: Pairs
+) -> Generator[Draft | None, None, None]:
+    """The call behind its name, and behind its first key where that is read already."""
     # https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/glm53_flash_detector.py
     if (yield from cur.peek(2)) == ">{":
         cur.pos += 1
         call.mends.append("name_cleaned")
     call.in_lines = (yield from cur.ws()) > 0
     yield from _gap(cur)
-    if (yield from cur.peek(1)) == "{":
+    first = "" if key else (yield from cur.peek(1))
+    if first == "{":
         yield from json_arguments(cur, call, pairs.form.closer, opening.hint)
+        yield from cur.ws()
+        # https://github.com/nullclaw/nullclaw/blob/main/src/agent/dispatcher.zig
+        if (yield from _skip(cur, pairs.form.close)):
+            call.mends.append("stray_closer")
+    # As GLM shortens its calls:
+    # https://github.com/zeroclaw-labs/zeroclaw/blob/master/crates/zeroclaw-tool-call-parser/src/lib.rs
+    elif first == "(" and pairs is PAIRS:
+        yield from python_arguments(cur, call)
+    elif first.isalpha() and pairs is PAIRS and (yield from attribute_arguments(cur, call)):
+        yield from cur.lits(("/>", ">"))
     else:
         yield from _pairs(cur, call, key, Way.of(opening.hint), arguments, pairs)
     end = yield from read_call_end(cur, call, Way.of(opening.hint))
@@ -275,7 +315,14 @@ _MENTIONED = re.compile(rf"<(?:\w{{1,16}}[|:])?{_ARG}value|<\|tool_arg:value")
 def _parse_bare(
     cur: Cursor, context: Context, opening: Opening, _arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
-    """A declared name and its object on lines of their own, or on one that a function's closer ends."""
+    """A declared name and its object on lines of their own, or on one that a function's closer ends; or its pairs."""
+    # https://github.com/ai-dynamo/frontend-crates/blob/main/conformance/toolcalling/fixtures/glm47/TOOLCALLING.batch.5.yaml
+    if opening.marker.endswith(_KEY):
+        cur.pos += len(opening.marker) - len(_KEY)
+        call = Call.of(FORM, context, opening.marker.removesuffix(_KEY))
+        call.mends.append("call_opener_missing")
+        yield from _read_named(cur, call, "", opening, _arguments, PAIRS)
+        return
     is_glued = opening.marker.endswith("{")
     cur.pos += len(opening.marker) - is_glued
     call = Call.of(FORM, context, opening.marker.removesuffix("{").strip())
@@ -344,7 +391,7 @@ GLM_BARE = Dialect(
     id="glm_bare",
     family="tool_call",
     level="D",
-    line_openers=lambda context: tuple(f"{name}{end}" for name in context.tools.names for end in "\n{"),
+    line_openers=lambda context: tuple(f"{name}{end}" for name in context.tools.names for end in ("\n", "{", _KEY)),
     parse=_parse_bare,
     models=("glm-4-*", "glm-4"),
     carriers=(),

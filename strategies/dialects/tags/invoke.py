@@ -56,10 +56,11 @@ _P = r"(?:[A-Za-z][\w.-]{0,30}:)?"
 _ATTRIBUTES = r"""(?:\s+[\w:-]{1,40}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*"""
 _BLOCKS = "function_calls|tool_calls?|dots_function_call"
 INVOKE = Form(
-    call=re.compile(rf"<{_P}invoke\s+name\s*=\s*{QUOTED.format('name')}\s*(?P<empty>/?)>\Z"),
+    # The letter belongs to tokens that were lost: https://github.com/NousResearch/hermes-agent/pull/73472
+    call=re.compile(rf"<\s?{_P}(?:invoke|rivoke)\s+name\s*=\s*{QUOTED.format('name')}\s*(?P<empty>/?)>\Z"),
     closer="</invoke>",
-    call_close=re.compile(rf"</{_P}invoke>\Z"),
-    param=re.compile(rf"<{_P}parameter(?:\s+name)?\s*=\s*{QUOTED.format('key')}{_ATTRIBUTES}\s*(?P<empty>/?)>\Z"),
+    call_close=re.compile(rf"</{_P}(?:invoke|rivoke)>\Z"),
+    param=re.compile(rf"<{_P}parameter(?:\s+r?name)?\s*=\s*{QUOTED.format('key')}{_ATTRIBUTES}\s*(?P<empty>/?)>\Z"),
     close=re.compile(rf"</{_P}parameter>\Z"),
     loose=re.compile(rf"</\s*{_P}param[^<>]{{0,60}}>\Z"),
     stub="</parameter",
@@ -95,6 +96,14 @@ def read_invoke(
         yield from _legacy(cur, context, opening, arguments)
         return
     found = form.call.match(tag) if tag else None
+    lost = (yield from _without_end(cur)) if tag is None and form is not _XAI else ""
+    if lost:
+        call = Call.of(form, context, lost)
+        call.mends.append("function_tag")
+        if call.tool is None:
+            raise Reject("unknown tool", name=call.name)
+        yield from read_call(cur, call, opening.hint, arguments)
+        return
     if found is None:
         # Some models lose the brackets of all tags in a block: https://github.com/exo-explore/exo/issues/1882
         raise Reject("no invoke", attempted=(yield from cur.starts("invoke name=")))
@@ -109,6 +118,23 @@ def read_invoke(
         yield (yield from draft_of(cur, call))
         return
     yield from read_call(cur, call, opening.hint, arguments)
+
+
+def _without_end(cur: Cursor) -> Steps:
+    """The name in `<invoke name="N"` that lost its `>`, where the next tag follows; nothing is consumed elsewhere."""
+    # https://github.com/nullclaw/nullclaw/blob/main/src/agent/dispatcher.zig
+    cur.anchor = start = cur.offset
+    name = ""
+    if (yield from cur.lit('<invoke name="')):
+        name = yield from cur.match(_NAME_RUN, 128)
+        is_ended = yield from cur.lit('"')
+        yield from cur.ws()
+        if not is_ended or not (yield from cur.starts("<parameter")):
+            name = ""
+    if not name:
+        cur.back(start)
+    cur.anchor = None
+    return name
 
 
 def _legacy(
@@ -265,7 +291,7 @@ BARE_INVOKE = Dialect(
     id="bare_invoke",
     family="invoke",
     level="C",
-    openers=lambda _context: ("<invoke ", f"<{_PREFIX}invoke "),
+    openers=lambda _context: ("<invoke ", f"<{_PREFIX}invoke ", "< invoke name=", "<rivoke name="),
     parse=in_line(_parse_bare),
     inline=True,
     results=(*_RESULTS, "<response>"),

@@ -1,5 +1,6 @@
 """Calls between markers in square brackets, and Functionary's tokens.
 
+    Qwen3        ( "[Tool call:" | "[Calling tool:" ) NAME [ "(" [ object ] ")" ] "]"
     LM Studio    "[TOOL_REQUEST]" object "[END_TOOL_REQUEST]"
     TOOL_CALL    "[TOOL_CALL]" ( arrows | object ) "[/TOOL_CALL]"
     arrows       "{" "tool" "=>" NAME "," "args" "=>" "{" { "--" KEY value } "}" "}"
@@ -13,16 +14,30 @@ import re
 from collections.abc import Generator
 from typing import Any
 
+from attrs import evolve
+
+from gateway.core.tools import Tool
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.grammar.json_payload import STOPS, marked_json, named_drafts, read_arguments, read_end, with_mends
+from strategies.grammar.json_payload import (
+    STOPS,
+    Payload,
+    marked_json,
+    named_drafts,
+    read_arguments,
+    read_end,
+    read_surplus,
+    with_mends,
+)
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
 
-__all__ = ["ARROWS", "FUNCTIONARY_V2", "TOOL_REQUEST"]
+__all__ = ["ARROWS", "CALLING_TOOL", "FUNCTIONARY_V2", "TOOL_REQUEST"]
 
 _NAME = re.compile(r"[\w.:/-]*")
+_KEY = re.compile(r"[\w-]*")
 _ARROWS_END = "[/TOOL_CALL]"
+_CALLINGS = ("[Tool call:", "[Calling tool:")
 # MiniMax M2: https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/1177
 _JSON = marked_json((_ARROWS_END,), form="hermes")
 _PLAIN_STRING = re.compile(r"[^\\'\"]*")
@@ -60,18 +75,18 @@ def _parse_arrows(
 
 
 def _is_json(cur: Cursor, marker: str) -> Steps:
-    """Whether a colon stands behind the object's first key, or it is a list."""
+    """Whether a colon stands behind the object's first key, quoted or bare, or it is a list."""
     cur.anchor = start = cur.offset
     cur.pos += len(marker)
     yield from cur.ws()
     found = (yield from cur.peek(1)) == "["
     if not found and (yield from cur.lit("{")):
         yield from cur.ws()
-        if (yield from cur.lit('"')):
-            yield from cur.match(_NAME, 128)
-            found = yield from cur.lit('"')
+        is_quoted = yield from cur.lit('"')
+        key = yield from cur.match(_KEY, 128)
+        if key and (not is_quoted or (yield from cur.lit('"'))):
             yield from cur.ws()
-            found = found and (yield from cur.starts(":"))
+            found = yield from cur.starts(":")
     cur.back(start)
     cur.anchor = None
     return found
@@ -159,6 +174,40 @@ def _single(cur: Cursor, pieces: Taken) -> Steps:
         cur.pos += len(pair[:size])
 
 
+def _parse_calling(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    name: str = yield from cur.match(_NAME, 128)
+    found = context.resolve(name, aliases=False) if name else None
+    # Words stand there as well: `[Tool call: see below]`.
+    if found is None:
+        raise Reject("unknown_tool", name=name)
+    yield from cur.ws()
+    payload = Payload(value={})
+    if (yield from cur.lit("(")):
+        payload = yield from _object(cur, context, opening, found[0])
+    if not (yield from cur.lit("]")):
+        raise Reject("no call")
+    yield from (yield from named_drafts(cur, context, name, payload, "hermes"))
+
+
+def _object(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps:
+    """What stands between the brackets behind a name, up to the white space behind them."""
+    yield from cur.ws()
+    payload: Payload | None = Payload(value={})
+    surplus: tuple[str, ...] = ()
+    if not (yield from cur.starts(")")):
+        payload = yield from read_arguments(cur, context, opening, (")]", *STOPS), tool=tool)
+        surplus = yield from read_surplus(cur)
+    yield from cur.ws()
+    if payload is None or not (yield from cur.lit(")")):
+        raise Reject("no arguments", attempted=True)
+    yield from cur.ws()
+    return evolve(payload, steps=(*payload.steps, *surplus))
+
+
 def _parse_functionary(
     cur: Cursor, context: Context, opening: Opening, _: Arguments
 ) -> Generator[Draft | None, None, None]:
@@ -201,6 +250,17 @@ ARROWS = Dialect(
     parse=_parse_arrows,
     carriers=("", "tool_call", "tool"),
     example='[TOOL_CALL]\n{tool => "read", args => {\n  --filePath "src/app.py"\n}}\n[/TOOL_CALL]',
+)
+# What Qwen3 makes of a history without a template for calls; the first is oMLX's, the second vLLM-MLX's:
+# https://github.com/jundot/omlx/issues/159 https://github.com/waybarrios/vllm-mlx/pull/15
+CALLING_TOOL = Dialect(
+    id="calling_tool",
+    family="calling_tool",
+    level="C",
+    openers=lambda _context: _CALLINGS,
+    parse=_parse_calling,
+    carriers=("", "tool_call", "tool"),
+    example='[Calling tool: read({"filePath": "src/app.py"})]',
 )
 # https://github.com/MeetKai/functionary/blob/main/tests/prompt_test_v2.txt
 FUNCTIONARY_V2 = Dialect(

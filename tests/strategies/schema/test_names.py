@@ -250,6 +250,7 @@ OPENED_BY_NAME = {
         "prefixed_xml",
         "glm_bare",
         "mistral_stripped",
+        "kimi_k2_stripped",
         "ds_stripped",
     ),
     *("functionary", "gptme"),
