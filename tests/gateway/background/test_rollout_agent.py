@@ -1,30 +1,20 @@
 """The agent: what one process makes of the rollout that it shares, with the store there or away."""
 
-import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from attrs import define, evolve, field
 
-from gateway.background import tick
 from gateway.background.rollout_agent import LOST_S, RolloutAgent
-from gateway.background.tick import Upkeep
-from gateway.config.load import load
 from gateway.core.ports import Block, StoreError
 from gateway.core.records import DecisionRecord
 from gateway.rollout.assignment import WHOLE, Assignment
 from gateway.rollout.call_ids import CallMark
 from gateway.rollout.codec import EVIDENCE_KEY, STATE_KEY, encoded, state_of
 from gateway.rollout.stages import RolloutRules, RolloutState, begun, killed, promoted, rolled_back, unkilled
-from gateway.state import sqlite_connection
 from gateway.state.memory import MemoryStore
-from gateway.state.opening import open_store
-from gateway.telemetry.metrics import Metrics
 
 CANARY = RolloutRules(transform_mode="canary")
 ALL = evolve(CANARY, rollback_scope="all")
@@ -703,86 +693,3 @@ async def test_an_outcome_that_was_told_to_one_process_is_no_news_for_the_others
         for each in (one, other, third):
             await each.tick()
     assert not any(each.is_news("call", bad=True) for each in (one, other, third))
-
-
-class TestRest:
-    """A process to which nothing happens leaves the store alone, and still hears of others within a second."""
-
-    @pytest.fixture
-    def used(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """The files that connections were asked for, one for each time."""
-        monkeypatch.setattr(tick, "TICK_S", 0.002)
-        monkeypatch.setattr(sqlite_connection, "LOOK_S", 0.005)
-        used: list[str] = []
-        use = sqlite_connection.Line.use
-
-        def counted(line: sqlite_connection.Line, limit_s: float) -> Any:
-            used.append(line.path.name)
-            return use(line, limit_s)
-
-        monkeypatch.setattr(sqlite_connection.Line, "use", counted)
-        return used
-
-    @asynccontextmanager
-    async def running(self, url: str) -> AsyncIterator[Upkeep]:
-        settings = load({"STORE_URL": url, "TRANSFORM_MODE": "canary"})
-        upkeep = await Upkeep.begin(settings, Metrics(), names=frozenset())
-        work = asyncio.get_running_loop().create_task(upkeep.run())
-        yield upkeep
-        work.cancel()
-        with suppress(asyncio.CancelledError):
-            await work
-        await upkeep.close()
-
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not is_so():  # noqa: ASYNC110 - the other side is a thread, or a file
-                await asyncio.sleep(0.001)
-
-    async def rests(self, upkeep: Upkeep, used: list[str]) -> None:
-        """It comes to rest, and what it does then, every second, costs the store nothing."""
-        await self.until(lambda: not upkeep._awake)
-        used.clear()
-        for _ in range(50):
-            upkeep.look_up()
-            await asyncio.sleep(0)
-        assert not used
-        assert not upkeep._awake
-
-    def has_changed(self, upkeep: Upkeep, was: bool) -> bool:
-        return upkeep.agent.killed != was
-
-    async def test_until_another_process_writes(self, tmp_path: Path, used: list[str]) -> None:
-        url = f"sqlite:///{tmp_path}/store.db"
-        async with self.running(url) as upkeep:
-            await self.rests(upkeep, used)
-            other = open_store(url, prefix="", timeout_ms=2000)
-            for _ in range(3):
-                was = upkeep.agent.killed
-                state = state_of((await other.get(STATE_KEY))[STATE_KEY])
-                assert state is not None
-                move = unkilled if was else killed
-                await other.put(STATE_KEY, encoded(move(state, now=0.0, by=BY, reason="cli").state))
-                await self.until(partial(self.has_changed, upkeep, was))
-                await self.rests(upkeep, used)
-            await other.close()
-
-    @pytest.mark.parametrize("store", ["sqlite", "memory"])
-    async def test_until_something_happens_here(self, tmp_path: Path, used: list[str], store: str) -> None:
-        url = "memory://" if store == "memory" else f"sqlite:///{tmp_path}/store.db"
-        async with self.running(url) as upkeep:
-            await self.rests(upkeep, used)
-            agent = upkeep.agent
-            seen = Assignment(arm="live", epoch=agent.epoch)
-            agent.ended(seen, strategy="s", dialect="d", key="k", bad=False)
-            upkeep.look_up()
-            await self.until(lambda: agent.is_still)
-            await self.rests(upkeep, used)
-            # What goes wrong does not wait for the second.
-            agent.ended(seen, strategy="s", dialect="d", key="k", bad=True)
-            await self.until(lambda: agent.is_still)
-            await self.rests(upkeep, used)
-            upkeep.lessons.learn("u", "m", "r", 0.0)
-            upkeep.look_up()
-            await self.until(lambda: upkeep.lessons.is_still)
-            assert upkeep._awake

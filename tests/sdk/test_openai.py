@@ -1,0 +1,296 @@
+"""The official Python SDK through the gateway: whole tool round trips, chains of answers, each fault its exception."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionMessage
+from openai.types.responses import Response
+
+from gateway.app import Gateway
+from tests.sdk.conftest import Route
+from tests.support.faulty_upstream import STREAM_HEAD, FaultyUpstream, event, stream, text
+
+TOOLS: Any = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "Says what the weather is like in a city.",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+                "required": ["city", "days"],
+            },
+        },
+    }
+]
+QUESTION: Any = {"role": "user", "content": "What will the weather be in Paris for 3 days?"}
+
+
+@asynccontextmanager
+async def sdk(running: Gateway, key: str = "any", retries: int = 0) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{running.url}/v1", api_key=key, max_retries=retries, timeout=20) as client:
+        yield client
+
+
+async def ask(client: AsyncOpenAI, streamed: bool, **request: Any) -> tuple[ChatCompletionMessage, str | None]:
+    """The message and its finish reason, streamed through the SDK's own accumulator or not."""
+    if not streamed:
+        choice = (await client.chat.completions.create(**request)).choices[0]
+        return choice.message, choice.finish_reason
+    async with client.chat.completions.stream(**request) as answer:
+        async for _ in answer:
+            pass
+        final = (await answer.get_final_completion()).choices[0]
+    return final.message, final.finish_reason
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_a_tool_round_trip_is_completed(
+    demo_gateway: Callable[..., Awaitable[Gateway]], route: Route, streamed: bool
+) -> None:
+    running = await demo_gateway(STRATEGY_RULES=route.rules)
+    messages: list[Any] = [QUESTION]
+    async with sdk(running) as client:
+        asked, finish = await ask(client, streamed, model=route.model, messages=messages, tools=TOOLS)
+        assert finish == "tool_calls"
+        [call] = asked.tool_calls or []
+        assert call.type == "function"
+        assert call.id.startswith("call_")
+        assert call.function.name == "get_weather"
+        assert json.loads(call.function.arguments) == {"city": "Paris", "days": 3}
+        assert "<" not in (asked.content or "")
+        messages += [
+            asked.model_dump(include={"role", "content", "tool_calls"}, mode="json"),
+            {"role": "tool", "tool_call_id": call.id, "content": "sunny, 21 degrees"},
+        ]
+        told, finish = await ask(client, streamed, model=route.model, messages=messages, tools=TOOLS)
+    assert finish == "stop"
+    assert not told.tool_calls
+    assert "sunny, 21 degrees" in (told.content or "")
+
+
+async def test_a_plain_question_gets_its_plain_answer(demo_gateway: Callable[..., Awaitable[Gateway]]) -> None:
+    running = await demo_gateway()
+    async with sdk(running) as client:
+        said, finish = await ask(client, True, model="demo-prose", messages=[QUESTION], tools=TOOLS)
+        assert (await client.models.retrieve("demo-xml")).id == "demo-xml"
+    assert finish == "stop"
+    assert not said.tool_calls
+    assert said.content
+
+
+@pytest.mark.parametrize("strategy", ["native", "recovery", "xml_prompt"])
+@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
+async def test_a_cut_stream_raises(
+    gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream, strategy: str, reset: bool
+) -> None:
+    async def cut(connection: Any, received: Any) -> None:
+        await connection.send(STREAM_HEAD, text("Half an ans"))
+        if reset:
+            connection.reset()
+
+    upstream.script = cut
+    running = await gateway(upstream.url, STRATEGY_RULES=f"*={strategy}")
+    seen = ""
+    async with sdk(running) as client:
+        with pytest.raises(openai.APIError) as raised:  # noqa: PT012 - the answer begins well and raises on the way
+            answer = await client.chat.completions.create(model="m", messages=[QUESTION], tools=TOOLS, stream=True)
+            async for chunk in answer:
+                seen += chunk.choices[0].delta.content or ""
+    assert seen == "Half an ans"
+    assert raised.value.code in ("upstream_truncated", "upstream_disconnected")
+
+
+async def test_a_whole_stream_does_not_raise(
+    gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream
+) -> None:
+    upstream.script = stream(text("whole"), event(finish="stop"))
+    running = await gateway(upstream.url)
+    async with sdk(running) as client:
+        said, finish = await ask(client, True, model="m", messages=[QUESTION], tools=TOOLS)
+    assert (said.content, finish) == ("whole", "stop")
+
+
+async def test_a_wrong_key_is_an_authentication_error(demo_gateway: Callable[..., Awaitable[Gateway]]) -> None:
+    running = await demo_gateway(GATEWAY_API_KEYS="right")
+    async with sdk(running, key="wrong") as client:
+        with pytest.raises(openai.AuthenticationError) as raised:
+            await client.models.list()
+    assert raised.value.code == "unauthenticated"
+    assert raised.value.request_id
+    async with sdk(running, key="right") as client:
+        assert [model.id async for model in client.models.list()]
+
+
+async def test_a_bad_request_is_a_bad_request_error(demo_gateway: Callable[..., Awaitable[Gateway]]) -> None:
+    running = await demo_gateway(STRATEGY_RULES="*=xml_prompt", TOOL_CALLING_MAX_TOOLS="1")
+    two = [*TOOLS, {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}]
+    orphan: Any = {"role": "tool", "tool_call_id": "call_unknown", "content": "x"}
+    async with sdk(running) as client:
+        with pytest.raises(openai.BadRequestError) as too_many:
+            await client.chat.completions.create(model="demo-xml", messages=[QUESTION], tools=two)
+        with pytest.raises(openai.BadRequestError) as no_call:
+            await client.chat.completions.create(model="demo-xml", messages=[QUESTION, orphan], tools=TOOLS)
+    assert too_many.value.code == "too_many_tools"
+    assert no_call.value.code == "invalid_tool_results"
+
+
+async def test_an_unknown_model_is_a_not_found_error(demo_gateway: Callable[..., Awaitable[Gateway]]) -> None:
+    running = await demo_gateway()
+    async with sdk(running) as client:
+        with pytest.raises(openai.NotFoundError) as raised:
+            await client.chat.completions.create(model="no-such", messages=[QUESTION])
+    assert raised.value.code == "model_not_found"
+
+
+# --- The Responses API: its stream helper, chains, answers that are kept
+
+
+RESPONSES_TOOLS: Any = [
+    {
+        "type": "function",
+        "name": "get_weather",
+        "description": "Says what the weather is like in a city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+            "required": ["city", "days"],
+        },
+    }
+]
+ASKED: str = QUESTION["content"]
+Start = Callable[..., Awaitable[Gateway]]
+
+
+@asynccontextmanager
+async def responses_sdk(running: Gateway, **more: Any) -> AsyncIterator[AsyncOpenAI]:
+    options: dict[str, Any] = {"api_key": "any", "max_retries": 0, "timeout": 20, **more}
+    async with AsyncOpenAI(base_url=f"{running.url}/v1", **options) as client:
+        yield client
+
+
+async def respond(client: AsyncOpenAI, streamed: bool, **request: Any) -> Response:
+    """The response, streamed through the SDK's own helper or not."""
+    if not streamed:
+        made: Response = await client.responses.create(**request)
+        return made
+    async with client.responses.stream(**request) as answer:
+        numbers = [event.sequence_number async for event in answer]
+        assert numbers == list(range(len(numbers)))
+        final: Response = await answer.get_final_response()
+        return final
+
+
+def outputs(response: Response) -> list[str]:
+    return [item.type for item in response.output]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_a_tool_round_trip_of_responses_is_completed(demo_gateway: Start, route: Route, streamed: bool) -> None:
+    running = await demo_gateway(STRATEGY_RULES=route.rules)
+    async with responses_sdk(running) as client:
+        asked = await respond(client, streamed, model=route.model, input=ASKED, tools=RESPONSES_TOOLS, store=False)
+        [call] = [item for item in asked.output if item.type == "function_call"]
+        assert (call.name, call.arguments.replace(" ", "")) == ("get_weather", '{"city":"Paris","days":3}')
+        assert "<" not in asked.output_text
+        items: list[Any] = [
+            {"role": "user", "content": ASKED},
+            *asked.output,
+            {"type": "function_call_output", "call_id": call.call_id, "output": "sunny, 21 degrees"},
+        ]
+        told = await respond(client, streamed, model=route.model, input=items, tools=RESPONSES_TOOLS, store=False)
+    assert outputs(told) == ["message"]
+    assert "sunny, 21 degrees" in told.output_text
+    assert told.usage is not None
+    assert told.usage.total_tokens == told.usage.input_tokens + told.usage.output_tokens
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_a_conversation_goes_on_from_an_answer_s_id(demo_gateway: Start, streamed: bool) -> None:
+    running = await demo_gateway()
+    async with responses_sdk(running) as client:
+        asked = await respond(client, streamed, model="demo-hermes", input=ASKED, tools=RESPONSES_TOOLS)
+        [call] = [item for item in asked.output if item.type == "function_call"]
+        output: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "sunny, 21 degrees"}]
+        told = await respond(
+            client, streamed, model="demo-hermes", input=output, tools=RESPONSES_TOOLS, previous_response_id=asked.id
+        )
+        assert "sunny, 21 degrees" in told.output_text
+        assert (await client.responses.retrieve(told.id)).output_text == told.output_text
+        listed = [item async for item in client.responses.input_items.list(asked.id)]
+        assert [item.type for item in listed] == ["message"]
+        await client.responses.delete(asked.id)
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.retrieve(asked.id)
+        with pytest.raises(openai.BadRequestError) as caught:
+            await respond(client, streamed, model="demo-hermes", input=output, previous_response_id=told.id)
+    assert (caught.value.code, caught.value.param) == ("previous_response_not_found", "previous_response_id")
+
+
+async def test_another_client_finds_nothing(demo_gateway: Start) -> None:
+    running = await demo_gateway(GATEWAY_API_KEYS="one,two")
+    async with responses_sdk(running, api_key="one") as one, responses_sdk(running, api_key="two") as two:
+        made = await one.responses.create(model="demo-prose", input="Hello")
+        assert (await one.responses.retrieve(made.id)).id == made.id
+        with pytest.raises(openai.NotFoundError):
+            await two.responses.retrieve(made.id)
+        with pytest.raises(openai.BadRequestError):
+            await two.responses.create(model="demo-prose", input="Hello", previous_response_id=made.id)
+
+
+async def test_a_conversation_is_made_shorter_and_goes_on(demo_gateway: Start) -> None:
+    running = await demo_gateway()
+    async with responses_sdk(running) as client:
+        short = await client.responses.compact(model="demo-prose", input=ASKED)
+        assert [item.type for item in short.output] == ["compaction"]
+        items: Any = [*short.output, {"role": "user", "content": "Go on."}]
+        told = await client.responses.create(model="demo-prose", input=items)
+    assert told.status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("request_", "fault", "param"),
+    [
+        ({"input": "x", "background": True}, openai.BadRequestError, "background"),
+        ({"input": "x", "tools": [{"type": "web_search"}]}, openai.BadRequestError, "tools"),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, openai.BadRequestError, "input[0].id"),
+    ],
+)
+async def test_a_fault_of_the_request_is_an_exception_that_says_so(
+    demo_gateway: Start, request_: Any, fault: type[openai.APIStatusError], param: str
+) -> None:
+    running = await demo_gateway()
+    async with responses_sdk(running) as client:
+        with pytest.raises(fault) as caught:
+            await client.responses.create(model="demo-prose", **request_)
+    assert caught.value.param == param
+
+
+async def test_a_key_that_does_not_open_is_refused(demo_gateway: Start) -> None:
+    running = await demo_gateway(GATEWAY_API_KEYS="right")
+    async with responses_sdk(running, api_key="wrong") as client:
+        with pytest.raises(openai.AuthenticationError):
+            await client.responses.create(model="demo-prose", input="x")
+
+
+async def test_nothing_is_made_in_the_background(demo_gateway: Start) -> None:
+    running = await demo_gateway()
+    async with responses_sdk(running) as client:
+        with pytest.raises(openai.BadRequestError):
+            await client.responses.cancel("resp_123")
+
+
+async def test_a_stream_that_is_left_is_left(demo_gateway: Start) -> None:
+    running = await demo_gateway()
+    async with responses_sdk(running) as client:
+        async with client.responses.stream(model="demo-prose", input="Tell me a lot.") as answer:
+            first = await anext(aiter(answer))
+            assert first.type == "response.created"
+        told = await client.responses.create(model="demo-prose", input="Hello")
+    assert told.status == "completed"
