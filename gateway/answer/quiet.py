@@ -18,6 +18,7 @@ from gateway.answer.facts import Facts
 from gateway.answer.queue import LINE
 from gateway.answer.template import Template
 from gateway.core.events import Event, Text
+from gateway.wire.calm import Calm
 from strategies.base import Listener
 
 __all__ = ["Deaf", "Quiet", "is_text"]
@@ -60,6 +61,7 @@ class Quiet:
     __slots__ = (
         "_begin",
         "_calm",
+        "_calm_look",
         "_chars",
         "_end",
         "_facts",
@@ -106,6 +108,8 @@ class Quiet:
         """Events that wait, however many, as they go on with what is open; None while nothing is."""
         self.held_most = 0
         """How many bytes have waited at most."""
+        self._calm_look: Calm | None = None
+        """How the events look in which it looks for that."""
         self._head = self._tail = self._gap = b""
         self._begin = self._end = 0
         self._stamped: re.Pattern[bytes] | None = None
@@ -154,6 +158,26 @@ class Quiet:
         self._calm += content
         self.events += 1
         return True
+
+    def calm(self, head: bytes | None = None) -> Calm | None:
+        """How the events look that go out as `word` has it, while they do.
+
+        With a `head` only where that stands before the contents of all, with the quote before them.
+        """
+        listener = self._listener
+        if self._search is None or self._stamped is not None or listener is None or len(self._calm) > _MOST // 2:
+            return None
+        loud, look = listener.calm, self._calm_look
+        if loud is None or (head is not None and head != self._head):
+            return None
+        if look is None or look.loud is not loud or look.head != self._head or look.tail != self._tail:
+            look = self._calm_look = Calm(self._head, self._tail, loud)
+        return look
+
+    def overlook(self, texts: list[bytes]) -> None:
+        """Events with these contents have gone out, each as that has it."""
+        self._calm += b"".join(texts)
+        self.events += len(texts)
 
     def is_cast_in(self, head: bytes) -> bool:
         """Whether this stands before the contents, with the quote before them, of all events that are heard."""

@@ -3,6 +3,7 @@
 What is heard gives the facts, and what a strategy would have made of the answer, by the same rules as everywhere.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
@@ -16,6 +17,7 @@ from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
 from gateway.kinds.rows import KINDS
 from gateway.kinds.shared.port import Dialogue, Reply, Situation
+from gateway.wire.calm import Calm
 from gateway.wire.sse import Boundary
 from strategies.base import Prepared
 from strategies.text.turns import Turns
@@ -36,9 +38,11 @@ _WORDS = {
 """By wire: how an event of text begins, and what stands in it once."""
 _NO_WORDS = (b"\0", b"\0")
 _NUMBERLESS = b'"text_delta"'
-"""Of events that differ in their text alone."""
+"""Of events that differ in their text alone: in all others it says enough by itself."""
 _TEXT = b'"text":'
 _LINE_END = ord("\n")
+_EVENT_END = b"\n\n"
+_LINE = re.compile(b"\n")
 
 
 def hearing(wire: str, model: str, situation: Situation, *, stream: bool) -> Dialogue:
@@ -75,6 +79,7 @@ class SameWireStream(WatchedStream):
         self._has_words = False
         self._head = b""
         """How they do up to the text, where nothing else comes before that."""
+        self._calm: Calm | None = None
         self._dialogue = dialogue
         self._tell_error = tell_error
         self._relayed = Boundary()
@@ -86,6 +91,17 @@ class SameWireStream(WatchedStream):
     def listens(self) -> Passes | None:
         """What says of the events to come what goes on unread; None while something is under way."""
         return self._passes if self._has_words and self._relayed.is_here else None
+
+    def calm(self) -> Calm | None:
+        if not self._head or not self._has_words or not self._relayed.is_here:
+            return None
+        if self._calm is None or self._calm.head != self._head:
+            self._calm = Calm(self._head, _EVENT_END, _LINE)
+        return self._calm
+
+    def overlook(self, texts: list[bytes], last: bytes) -> None:
+        del texts
+        self._last = last
 
     def unheard(self) -> bytes:
         """The last of what went on unread, once."""
@@ -105,8 +121,7 @@ class SameWireStream(WatchedStream):
         if data.startswith(begin) and data.endswith(b"\n\n") and mark in data:
             if data.count(b"\n") == 3 or _are_words(data, (begin, mark)):
                 self._last = data
-                if mark == _NUMBERLESS:
-                    self._head = _head_of(data, (begin, mark))
+                self._head = _head_of(data, (begin, mark))
                 return data
         return None
 
@@ -135,9 +150,10 @@ def _head_of(data: bytes, how: tuple[bytes, bytes]) -> bytes:
     """How the last of some events of text begins, up to that; nothing where its kind is not told before it."""
     begin, mark = how
     start = data.rfind(begin)
-    head = data[start : data.find(_TEXT, start) + len(_TEXT)]
+    last = _TEXT if mark == _NUMBERLESS else mark
+    head = data[start : data.find(last, start) + len(last)]
     # A line's end behind the head is the event's own, as no text holds one.
-    return head if mark in head and head.endswith(_TEXT) else b""
+    return head if mark in head and head.endswith(last) else b""
 
 
 def _are_words(data: bytes, how: tuple[bytes, bytes]) -> bool:
@@ -176,6 +192,14 @@ class Carrier(Protocol):
 
         `word` says it of texts alone, if they go on at once: where it does not, `hear` is to be asked.
         """
+        ...
+
+    def calm(self, chat: Calm | None) -> Calm | None:
+        """How events of text look whose chunks look so."""
+        ...
+
+    def overlook(self, texts: list[bytes], last: bytes) -> None:
+        """Events with these texts have gone on unread, up to this one."""
         ...
 
     def wrap(self, data: bytes) -> bytes:
@@ -236,6 +260,17 @@ class SameWireReading:
         if not self._carrier.is_still:
             return None
         return self._passes_words if self._inner.is_cast_in(self._carrier.head) else self._passes
+
+    def calm(self) -> Calm | None:
+        """How the events look that may go on unread, without anybody being asked; None while each is to be."""
+        if not self._carrier.is_still:
+            return None
+        return self._carrier.calm(self._inner.calm(self._carrier.head))
+
+    def overlook(self, texts: list[bytes], last: bytes) -> None:
+        """Events with these texts have gone on so, up to this one."""
+        self._carrier.overlook(texts, last)
+        self._inner.overlook(texts, last)
 
     def unheard(self) -> bytes:
         """The last event that went on unread, once."""

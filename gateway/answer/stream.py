@@ -68,7 +68,7 @@ class StreamExchange:
         self._quiet = Quiet(self.facts)
         self.passes = self._quiet.passes
         """What goes out of events that are not read; they are then taken down, and may not be given to `step`."""
-        self.word, self.is_cast_in = self._quiet.word, self._quiet.is_cast_in
+        self.word, self.is_cast_in, self.calm = self._quiet.word, self._quiet.is_cast_in, self._quiet.calm
         """The same of one whose content is at hand; and whether all events are cast alike."""
         self._casts = Casts()
         self._run_choice: Choice | None = None
@@ -100,6 +100,11 @@ class StreamExchange:
     def has_spoken(self) -> bool:
         """The client has text or a call, or gets them in any case; a role, comments and reasoning are neither."""
         return self._quiet.events > 0 or any(choice.has_spoken for choice in self._choices.values())
+
+    def overlook(self, texts: list[bytes], last: bytes) -> None:
+        """Events with these texts have gone out, as `calm` has it, up to this one."""
+        del last
+        self._quiet.overlook(texts)
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes for these upstream bytes; raises `UpstreamError` for what cannot be passed on."""

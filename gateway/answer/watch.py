@@ -27,6 +27,7 @@ from gateway.core.reasons import Reason
 from gateway.core.records import DryVerdict
 from gateway.core.rules import IgnoreRule
 from gateway.core.tools import ToolSet
+from gateway.wire.calm import Calm
 from gateway.wire.sse import Boundary
 from strategies.base import CallTerms, Prepared
 from strategies.reading.factory import Readers
@@ -89,6 +90,23 @@ class WatchedStream:
         if not is_heard:
             self._see(lambda relay: relay.feed(data))
         return data
+
+    def calm(self) -> Calm | None:
+        """How events look that may go on unread, without anybody being asked; None while each is to be."""
+        if not self._is_between or self._relay is None:
+            return None
+        heard = self._relay.calm()
+        if not self._is_watching or self._watch is None:
+            return heard
+        # What begins nothing for the watch is calm for who only takes it down.
+        watched = self._watch.calm(heard.head) if heard is not None else None
+        return watched if heard is not None and watched is not None and watched.tail == heard.tail else None
+
+    def overlook(self, texts: list[bytes], last: bytes) -> None:
+        """Events with these texts have gone on so, up to this one."""
+        for each in (self._relay, self._watch if self._is_watching else None):
+            if each is not None:
+                each.overlook(texts, last)
 
     @property
     def held(self) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from operator import sub
 from time import monotonic
 
 import structlog
@@ -24,7 +25,9 @@ from gateway.chat.rescue import Chance
 from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
 from gateway.core.ports import Taken
 from gateway.request.state import ClientGone, RequestState
+from gateway.upstream.client import UpstreamReply
 from gateway.upstream.translated import ChatReply
+from gateway.wire.calm import LONGEST, MOST, Calm, Lane, lane_of
 from gateway.wire.chat_chunks import token_counts
 from gateway.wire.sse import Framer, block_of
 
@@ -87,6 +90,7 @@ class _Stream:
     """The state of one pump."""
 
     __slots__ = (
+        "_calm",
         "_came_at",
         "_exchange",
         "_first_due",
@@ -98,6 +102,7 @@ class _Stream:
         "_is_replaced",
         "_is_stream",
         "_keepalive_s",
+        "_lane",
         "_linger_due",
         "_lookout",
         "_may_pass",
@@ -152,6 +157,10 @@ class _Stream:
         """Tells in the client's wire what goes on."""
         self._passes: Callable[[bytes], bytes | None] | None = None
         """What says of events what goes there unread."""
+        self._calm = exchange.calm if self._tells is None and isinstance(reply, UpstreamReply) else None
+        """How the events look that may go by a lane now."""
+        self._lane: Lane | None = None
+        """The one that was opened last."""
         self._owed = b""
         """What the exchange has given and the client has not got yet."""
 
@@ -293,6 +302,8 @@ class _Stream:
             except TimeoutError:
                 await self._waited()
                 data = None
+            finally:
+                self._take_down()
             if data is None:
                 await self._work_off()
                 continue
@@ -311,6 +322,8 @@ class _Stream:
         The task is left what needs its turns or a wait: the first bytes, much at once, work that goes on, the end, a
         client that does not take its bytes or has gone.
         """
+        if self._lane is not None:
+            self._take_down()
         passes, transport = self._passes, self._flowing
         # Whatever is not the usual case is left to the task, which can wait.
         if len(data) > PIECE_BYTES or transport is None or transport.is_closing():
@@ -330,10 +343,36 @@ class _Stream:
             state.bytes_out += len(out)
             # As the chunk that came, if nothing was made of it; else it is framed here: aiohttp's own `write` has to be
             # awaited, and in this call chain nothing can be.
-            transport.write(chunk if chunk and out is data else b"%x\r\n%b\r\n" % (len(out), out))
+            if chunk and out is data:
+                transport.write(chunk)
+                if self._calm is not None and self._held_since is None:
+                    self._open_lane(self._calm(), transport)
+            else:
+                transport.write(b"%x\r\n%b\r\n" % (len(out), out))
             # What the system has not taken at once is waited for by the task: that is the back-pressure.
             return WAKE if transport.get_write_buffer_size() else PASSED
         return self._take_in(data, transport)
+
+    def _open_lane(self, calm: Calm | None, transport: asyncio.Transport) -> None:
+        """Let calm events go by themselves from here on, as the one has that has just gone."""
+        if calm is None or not isinstance(self._reply, UpstreamReply):
+            return
+        lane = self._lane
+        if lane is None or lane.calm is not calm:
+            lane = self._lane = lane_of(calm, transport.write, transport.get_write_buffer_size, monotonic)
+        self._reply.open_lane(lane.takes, MOST * LONGEST)
+
+    def _take_down(self) -> None:
+        """Say what has gone by the lane: first of all, whatever comes next."""
+        gone = self._lane.gone() if self._lane is not None else None
+        if gone is None or not isinstance(self._reply, UpstreamReply):
+            return
+        state, times = self._state, gone.times
+        state.longest_gap_s = max(state.longest_gap_s, times[0] - self._sent_at, *map(sub, times[1:], times))
+        self._came_at = self._sent_at = times[-1]
+        state.bytes_out += gone.size
+        self._reply.note_gone(gone.size)
+        self._exchange.overlook(gone.texts, gone.last)
 
     def _take_in(self, data: bytes, transport: asyncio.Transport) -> Taken:
         """The same of what has to be read."""
@@ -427,6 +466,7 @@ class _Stream:
             return b""
 
     async def _waited(self) -> None:
+        self._take_down()
         now = self._state.deadline.now()
         if now >= self._total_due:
             raise UpstreamTimeout("the model server took too long for its whole answer")

@@ -13,6 +13,7 @@ import msgspec
 from attrs import define, field
 
 from gateway.surfaces.words import WordTemplate
+from gateway.wire.calm import Calm
 from gateway.wire.chat_chunks import any_in
 from gateway.wire.sse import SseDecoder, encode
 
@@ -68,6 +69,7 @@ class EventCarrier:
     __slots__ = (
         "_back",
         "_calls",
+        "_calm",
         "_decoder",
         "_last",
         "_native_ids",
@@ -102,7 +104,8 @@ class EventCarrier:
         self._unheard = self._last = b""
         """The last event that went on unread, where nobody has asked for it, and where nothing was taken down of it."""
         self._pieces: list[bytes] = []
-        """What those have said of which nothing was: texts in their quotes."""
+        """What those have said of which nothing was: bodies of JSON strings."""
+        self._calm: tuple[WordTemplate, Calm, Calm | None] | None = None
 
     @property
     def is_still(self) -> bool:
@@ -137,7 +140,7 @@ class EventCarrier:
             text = data[start:end]
         if word is not None and word(text[1:-1]):
             if self.notes_words:
-                self._pieces.append(text)
+                self._pieces.append(text[1:-1])
                 self._unheard = self._last = data
             return data
         chat = _HEAD + text + _TAIL
@@ -148,7 +151,7 @@ class EventCarrier:
         # All of the chunk has come back, so all of the event goes on: `hear` gives bytes as they came, or keeps them.
         if not on_way and len(out) == len(chat):
             if self.notes_words:
-                self._pieces.append(text)
+                self._pieces.append(text[1:-1])
                 self._unheard = self._last = data
             return data
         waited = sum(len(carried.chat) for carried in on_way)
@@ -157,12 +160,27 @@ class EventCarrier:
             on_way.clear()
         if len(out) == waited + len(chat):
             if self.notes_words:
-                self._pieces.append(text)
+                self._pieces.append(text[1:-1])
                 self._unheard = self._last = data
             return told + data
         # Nothing may come behind it here: what follows is read, and finds it on its way.
         self._word_sent(data)  # it waits for the next, which decides it
         return told
+
+    def calm(self, chat: Calm | None) -> Calm | None:
+        """How events of text look whose chunks look so."""
+        template = self._template
+        if chat is None or template is None:
+            return None
+        if self._calm is None or self._calm[0] is not template or self._calm[1] is not chat:
+            self._calm = template, chat, template.calm(chat.loud)
+        return self._calm[2]
+
+    def overlook(self, texts: list[bytes], last: bytes) -> None:
+        """Events with these texts have gone on unread, up to this one."""
+        if self.notes_words:
+            self._pieces += texts
+            self._unheard = self._last = last
 
     def unheard(self) -> bytes:
         """The last event that went on unread, once."""

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from gateway.core.errors import GatewayError
 from gateway.core.ports import Memory
+from gateway.wire.calm import Calm
 from gateway.wire.chat_request import ChatRequest
 
 __all__ = ["Asked", "Carrier", "LateSystem", "Server", "Situation", "Surface", "Telling"]
@@ -171,6 +172,10 @@ class Carrier(Protocol):
     def passes(
         self, data: bytes, hear: Callable[[bytes], bytes | None], word: Callable[[bytes], bool] | None
     ) -> bytes | None: ...
+
+    def calm(self, chat: Calm | None) -> Calm | None: ...
+
+    def overlook(self, texts: list[bytes], last: bytes) -> None: ...
 
     def wrap(self, data: bytes) -> bytes: ...
 

@@ -8,6 +8,8 @@ import re
 
 from attrs import frozen
 
+from gateway.wire.calm import Calm, Rest
+
 __all__ = ["WordTemplate", "number_of"]
 
 _STAMPS = re.compile(
@@ -18,6 +20,7 @@ _STAMPS = re.compile(
 )
 """What differs from event to event; within a text no name has quotes of its own."""
 _NUMBER = re.compile(rb'"sequence_number":[ ]?([0-9]{1,15})(?=[,}])')
+_QUOTE = b'"'
 _MOST = 3
 """So many places differ at the most."""
 
@@ -55,6 +58,14 @@ class WordTemplate:
         are_texts = [name == "text" for name in names]
         stamps = tuple((is_text, behind, len(behind)) for is_text, behind in zip(are_texts, between, strict=False))
         return cls(event[: starts[0]], event[ends[-1] :], stamps, are_texts[-1])
+
+    def calm(self, loud: re.Pattern[bytes]) -> Calm | None:
+        """How events look in whose text that finds nothing; None where they differ in more than can be told."""
+        if not self.stamps:
+            return Calm(self.head + _QUOTE, _QUOTE + self.tail, loud) if self.ends_with_text else None
+        stamps = [(is_text, behind) for is_text, behind, _ in self.stamps]
+        rest = Rest.of(stamps, ends_with_text=self.ends_with_text, tail=self.tail)
+        return Calm(self.head, self.tail, loud, rest) if rest is not None else None
 
     def read(self, event: bytes) -> bytes | None:
         """The text of an event, in its quotes; None where it is another.

@@ -25,7 +25,7 @@ from gateway.core.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
-from gateway.core.ports import Sink
+from gateway.core.ports import Sink, Taken
 from gateway.kinds.shared.faults import waiting_time
 from gateway.request.deadline import Deadline
 from gateway.request.headers import headers_of
@@ -110,7 +110,7 @@ class UpstreamReply(Struct, kw_only=True):
             self._keep(body, woken)
             raise
         finally:
-            body.sink = body.woken = None
+            body.sink = body.woken = body.lane = None
 
     def _keep(self, body: Body, woken: "asyncio.Future[bytes | None]") -> None:
         """The wait ended at the very moment at which something had come: that is for the next one."""
@@ -119,6 +119,19 @@ class UpstreamReply(Struct, kw_only=True):
         self.sink_fault = woken.exception()
         if self.sink_fault is None and (data := woken.result()):
             body.put_back(data)
+
+    def open_lane(self, lane: Callable[[bytes], Taken | None], most: int) -> None:
+        """Ask this of each chunk that comes from now on, until it says of one that it is to be read.
+
+        For a sink that has just been given a chunk; by a lane go at most so many bytes.
+        """
+        body = self.body
+        if body.limit is None or body.count + most <= body.limit:
+            body.lane = lane
+
+    def note_gone(self, size: int) -> None:
+        """So many bytes have gone by a lane."""
+        self.body.count += size
 
     def _raise_fault(self) -> None:
         fault, self.sink_fault = self.sink_fault, None

@@ -97,7 +97,22 @@ class Connection(asyncio.Protocol):
         body = self.body
         if body is None:
             self._read_head(data)
-        elif body.is_over:
+            return
+        lane = body.lane
+        if lane is not None:
+            try:
+                gone = lane(data)
+            except Exception as error:  # noqa: BLE001 - as wherever a sink is told
+                body.wake(error)
+                return
+            if gone is PASSED:
+                return
+            # Whatever is read may change what is calm behind it.
+            body.lane = None
+            if gone is not None:
+                body.wake()
+                return
+        if body.is_over:
             self.is_fit = False  # nobody has asked for it
         elif body.is_between and (sink := body.sink) is not None and (woken := body.woken) is not None:
             # One chunk, as nearly every event of a stream comes, and somebody is there for it: told without another

@@ -29,13 +29,13 @@ from tests.support.chat import event, numbered_ids
 from tests.support.golden import SAMPLES
 
 BOUNDS = {
-    **{"calls, request": 148.0, "calls, event": 3.5, "calls, quiet event": 3.5},
+    **{"calls, request": 148.0, "calls, event": 2.5, "calls, quiet event": 2.5},
     **{"calls, messages, request": 216.0, "calls, messages, event": 5.5, "calls, messages, quiet event": 5.5},
     **{"calls, responses, request": 233.0, "calls, responses, event": 6.5, "calls, responses, quiet event": 6.5},
-    **{"calls, messages, same wire, request": 202.0, "calls, messages, same wire, event": 3.5},
-    **{"calls, responses, same wire, request": 226.0, "calls, responses, same wire, event": 5.5},
-    **{"calls, chat, watched, request": 201.0, "calls, chat, watched, event": 5.5},
-    **{"calls, chat, watched, quiet event": 5.5},
+    **{"calls, messages, same wire, request": 202.0, "calls, messages, same wire, event": 2.5},
+    **{"calls, responses, same wire, request": 226.0, "calls, responses, same wire, event": 2.5},
+    **{"calls, chat, watched, request": 201.0, "calls, chat, watched, event": 2.5},
+    **{"calls, chat, watched, quiet event": 2.5},
     **{"calls, 128 tools never seen": 27_000.0, "calls, a turn behind 2,000 messages": 300.0},
     "most objects for the collector, request": 1.0,
 }

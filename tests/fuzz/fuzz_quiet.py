@@ -29,7 +29,7 @@ from strategies.native import NativeStrategy
 from strategies.reading.reader import Reader
 from tests.bench.lateness import ways
 from tests.bench.wire import hostile_stream
-from tests.support.chat import answer_events, event, numbered_ids
+from tests.support.chat import Paced, answer_events, event, numbered_ids
 from tests.support.golden import SAMPLES, cases
 from tests.support.reading import AGENT_TOOLS
 
@@ -178,10 +178,18 @@ def _read(how: Prepared, blocks: Sequence[bytes], asks: int, error: GatewayError
     exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits(), asks=asks, keep_text=True)
     out: list[bytes] = []
     quiet = 0
+    paced = Paced(exchange)
     try:
         for block in blocks:
+            if paced.goes(block):
+                out.append(block)
+                quiet += 1
+                continue
             out.append(exchange.feed(block))
             quiet += exchange._quiet.has_heard
+            if out[-1] == block and not exchange.held:
+                paced.passed()
+        paced.goes(b"")
         if error is None and exchange.ask_again is not None:
             out.append(exchange.no_second_answer())
     except GatewayError as fault:

@@ -1,8 +1,10 @@
 """Scripted answers in the OpenAI chat shapes, and what a client makes of the bytes that come out."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from time import monotonic
 from typing import Any
 
 from attrs import define, field
@@ -10,17 +12,20 @@ from attrs import define, field
 from gateway.answer.body import BodyExchange
 from gateway.answer.same_wire import Carrier, SameWireReading, heard_whole, hearing
 from gateway.answer.stream import StreamExchange
+from gateway.answer.watch import WatchedStream
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
+from gateway.core.ports import Taken
 from gateway.core.tools import ToolSet
 from gateway.kinds.shared.port import Reply, Situation
+from gateway.wire.calm import Calm, Lane, lane_of
 from gateway.wire.chat_request import request_of
 from strategies.base import Options, Prepared, Shape
 from strategies.reading.factory import reader_factory
 from strategies.recovery import RecoveryStrategy
 from tests.support.reading import AGENT_TOOLS
 
-__all__ = ["READ", "SAYINGS", "event_ends", "read_stream", "read_whole", "reading"]
+__all__ = ["READ", "SAYINGS", "Paced", "Taking", "event_ends", "framed", "read_stream", "read_whole", "reading"]
 
 
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "system_fingerprint": "fp"}
@@ -191,6 +196,61 @@ def whole(body: bytes, how: Prepared) -> tuple[bytes, BodyExchange]:
     return exchange.transform(body), exchange
 
 
+def framed(event: bytes) -> bytes:
+    """A chunk of its own."""
+    return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+class Taking(asyncio.Transport):
+    """A client that takes all that is written, but for what is to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[bytes] = []
+        self.waiting = 0
+
+    def write(self, data: Any) -> None:
+        self.taken.append(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def lane(self, calm: Calm) -> Lane:
+        """A lane to it."""
+        return lane_of(calm, self.write, self.get_write_buffer_size, monotonic)
+
+
+@define
+class Paced:
+    """Lets the calm events of an exchange go by a lane, as a connection does that reads each event by itself."""
+
+    exchange: StreamExchange | SameWireReading | WatchedStream
+    client: Taking = field(factory=Taking)
+    count: int = 0
+    """How many have gone so."""
+    _lane: Lane | None = None
+    _is_open: bool = False
+
+    def goes(self, data: bytes) -> bool:
+        """Whether it went by the lane; if not, all is told that did before."""
+        if self._lane is not None and self._is_open and self._lane.takes(framed(data)) is Taken.PASSED:
+            assert self.client.taken.pop() == framed(data)
+            self.count += 1
+            return True
+        self._is_open = False
+        gone = self._lane.gone() if self._lane is not None else None
+        if gone is not None:
+            self.exchange.overlook(gone.texts, gone.last)
+        return False
+
+    def passed(self) -> None:
+        """One has gone unread: those behind it that are calm need not be asked about."""
+        calm = self.exchange.calm()
+        self._is_open = calm is not None
+        if calm is not None and (self._lane is None or self._lane.calm is not calm):
+            self._lane = self.client.lane(calm)
+
+
 # --- Answers in a client's own wire, read for calls as the gateway reads them
 
 
@@ -247,13 +307,20 @@ def read_stream(carrier: Carrier, stream: bytes, *cuts: int, reads_all: bool = F
     What may go on unread does so, unless the answer `reads_all`.
     """
     exchange, out, at = reading(carrier), b"", 0
+    paced = Paced(exchange)
     for cut in (*sorted(cuts), len(stream)):
+        data, at = stream[at:cut], cut
+        if paced.goes(data):
+            out += data
+            continue
         passes = None if reads_all else exchange.listens()
-        gone = passes(stream[at:cut]) if passes is not None else None
-        out += exchange.step(stream[at:cut]) if gone is None else gone
+        gone = passes(data) if passes is not None else None
+        out += exchange.step(data) if gone is None else gone
+        if gone == data and not exchange.held:
+            paced.passed()
         while exchange.busy:
             out += exchange.step()
-        at = cut
+    paced.goes(b"")
     out += exchange.close()
     while exchange.busy:
         out += exchange.step()

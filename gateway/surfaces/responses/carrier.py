@@ -129,7 +129,7 @@ class ResponsesCarrier(EventCarrier):
         """Take down what has gone on unread."""
         if not self._last:
             return
-        self._told.setdefault(self._open_key, []).extend([text[1:-1] for text in self._pieces])
+        self._told.setdefault(self._open_key, []).append(b"".join(self._pieces))
         self._pieces.clear()
         # Of the last one alone: those before it counted up to it.
         number, self._last = number_of(self._last), b""

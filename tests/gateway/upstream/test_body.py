@@ -192,3 +192,37 @@ def test_a_chunk_goes_on_as_it_came_in_its_plainest_form_alone() -> None:
     assert body.is_over
     assert body.woken.result() is None
     loop.close()
+
+
+def test_a_lane_is_asked_first_until_it_leaves_a_chunk_and_never_within_one() -> None:
+    loop = asyncio.new_event_loop()
+    sink, connection = Sink(), Connection(loop, ("localhost", 80))
+    connection.body = body = Framed(is_chunked=True, is_between=True, left=0, transport=asyncio.Transport())
+    body.sink, woken = sink, loop.create_future()
+    body.woken, gone = woken, []
+
+    def lane(data: bytes) -> Taken | None:
+        gone.append(data)
+        return None if b"loud" in data else Taken.WAKE if b"full" in data else Taken.PASSED
+
+    body.lane = lane
+    for each in (b"calm", b"loud", b"calm"):
+        connection.data_received(chunk(each))
+    assert gone == [chunk(b"calm"), chunk(b"loud")]
+    assert sink.taken == [b"loud", b"calm"]
+    body.lane = lane
+    for each in (b"9\r\nloud", b"\r\ncal", b"\r\n"):  # what looks like a chunk within another is none
+        connection.data_received(each)
+    assert len(gone) == 3
+    assert b"".join(sink.taken) == b"loudcalmloud\r\ncal"
+    body.lane = lane
+    connection.data_received(chunk(b"full"))
+    assert (gone[-1], woken.result()) == (chunk(b"full"), None)
+
+    def failing(data: bytes) -> Taken | None:
+        raise KeyError(data)
+
+    body.lane, body.woken = failing, loop.create_future()
+    connection.data_received(chunk(b"x"))
+    assert isinstance(body.woken.exception(), KeyError), "raised where the answer is waited for"
+    loop.close()
