@@ -28,6 +28,10 @@ MAX_BATCH_CHARS = 4 << 20
 # What a store that is away may cost in memory.
 MAX_QUEUE_CHARS = 64 << 20
 GATHER_S = 0.2
+STEADY_GATHER_S = 0.5
+"""While records come all the time: each batch costs a transaction, and threads that take turns."""
+STEADY_S = 1.0
+"""So soon behind a batch the next one is of the same time."""
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 1.0
 PATIENT_TRIES = 10
@@ -63,6 +67,7 @@ class Recorder:
     _accepted: int = field(init=False, default=0)
     _done: int = field(init=False, default=0)
     _written: int = field(init=False, default=0)
+    _wrote_at: float = field(init=False, default=-STEADY_S)
     _failures: int = field(init=False, default=0)
     _most: int = field(init=False, default=MAX_BATCH)
     _again: list[_Waiting] = field(init=False, factory=list)
@@ -158,7 +163,8 @@ class Recorder:
             return
         self._enough.clear()
         try:
-            async with asyncio.timeout(GATHER_S):
+            is_steady = time.monotonic() - self._wrote_at < STEADY_S
+            async with asyncio.timeout(STEADY_GATHER_S if is_steady else GATHER_S):
                 await self._enough.wait()
         except TimeoutError:
             return
@@ -201,7 +207,7 @@ class Recorder:
         return True
 
     async def _wrote(self, count: int) -> None:
-        self._failures = 0
+        self._failures, self._wrote_at = 0, time.monotonic()
         self._written += count
         # Back to large ones step by step, as the one that did harm may be among the next.
         self._most = min(MAX_BATCH, 2 * self._most)

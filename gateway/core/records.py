@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 __all__ = [
     "RECORDS",
@@ -90,8 +90,7 @@ class CallRecord:
     """The call it became or would have become: a JSON object with name and arguments."""
 
 
-@define(kw_only=True)  # nobody changes it; frozen, its fifty fields would take twice the time
-class RequestRecord:
+class RequestRecord(msgspec.Struct, kw_only=True):  # nobody changes it; with fifty fields all else takes longer to make
     """One request of the main job and its answer."""
 
     id: str
@@ -139,7 +138,7 @@ class RequestRecord:
     completion_id: str | None = None
     bytes_in: int = 0
     bytes_out: int = 0
-    usage: Mapping[str, int] = field(factory=dict)
+    usage: Mapping[str, int] = msgspec.field(default_factory=dict)
     duration_s: float = 0.0
     upstream_first_s: float | None = None
     first_sent_s: float | None = None
@@ -148,9 +147,9 @@ class RequestRecord:
     native_calls: int = 0
     native_tools: tuple[str, ...] = ()
     """The tools of some of the model server's own calls, in their order."""
-    structured: Mapping[str, int] = field(factory=dict)
+    structured: Mapping[str, int] = msgspec.field(default_factory=dict)
     """The model server's own calls by their classes, as they came."""
-    structured_outcomes: Mapping[str, int] = field(factory=dict)
+    structured_outcomes: Mapping[str, int] = msgspec.field(default_factory=dict)
     """What became of those that did not fit: mended, supplied, asked, untouched, late."""
     verdict: DryVerdict | None = None
     """In the arms whose answers are read beside."""

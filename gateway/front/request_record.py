@@ -49,16 +49,9 @@ def keep(summary: Summary, shared: Shared) -> None:
 
 
 def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shared: Shared) -> RequestRecord:
-    facts, configuration = summary.facts, summary.configuration
-    classes, structured, name = facts.structured.classes, facts.structured, request.model
-    audit = configuration.keeps
-    calls: tuple[CallRecord, ...] = ()
-    left_out = ""
-    if facts.calls or facts.refused or facts.intents:
-        calls, audit, left_out = _calls(summary, request, shared, audit)
-    keeps_all = audit == "full"
-    choice = request.body.get("tool_choice")
-    return RequestRecord(
+    facts, configuration, name, first = summary.facts, summary.configuration, request.model, summary.upstream_first_s
+    choice, answer_id, sent = request.body.get("tool_choice"), summary.answer_id, summary.first_sent_s
+    record = RequestRecord(
         id=summary.id,
         at=shared.wall() - summary.duration_s,
         key=summary.key,
@@ -88,30 +81,42 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         error=summary.failure if summary.error is None else summary.error,
         cause=summary.cause,
         finish_reason=next(iter(facts.finish_reasons.values()), None),
-        completion_id=summary.answer_id[:MAX_ID_CHARS] if summary.answer_id else None,
+        completion_id=answer_id[:MAX_ID_CHARS] if answer_id else None,
         bytes_in=summary.bytes_in,
         bytes_out=summary.bytes_out,
         usage=facts.usage,
         duration_s=round(summary.duration_s, 6),
-        upstream_first_s=None if summary.upstream_first_s is None else round(summary.upstream_first_s, 6),
-        first_sent_s=None if summary.first_sent_s is None else round(summary.first_sent_s, 6),
+        upstream_first_s=first and round(first, 6),
+        first_sent_s=sent and round(sent, 6),
         overhead_s=round(summary.overhead_s, 6),
         held_bytes=facts.held_bytes_max,
-        native_calls=facts.native_calls,
-        native_tools=_names(structured.names, _mask(summary, shared)) if structured.names else (),
-        structured={each.value: number for each, number in classes.items()} if classes else {},
-        structured_outcomes=dict(structured.outcomes),
-        verdict=summary.verdict,
         noise=summary.noise,
-        calls=calls,
         version=__version__,
         config=configuration.digest,
-        left_out=left_out,
-        request_body=_masked(_mask(summary, shared), _beginning(request.raw)) if keeps_all else None,
-        answer_text=_masked(_mask(summary, shared), facts.transcripts[min(facts.transcripts)].text)
-        if keeps_all and facts.transcripts
-        else None,
     )
+    audit = configuration.keeps
+    if not summary.is_plain:
+        audit = _add_found(record, summary, request, shared)
+    if audit == "full":
+        mask, transcripts = _mask(summary, shared), facts.transcripts
+        record.request_body = _masked(mask, _beginning(request.raw))
+        record.answer_text = _masked(mask, transcripts[min(transcripts)].text) if transcripts else None
+    return record
+
+
+def _add_found(record: RequestRecord, summary: Summary, request: ChatRequest, shared: Shared) -> Audit:
+    """Tell what the answer had beside its text; how much of the texts may be told."""
+    facts, audit = summary.facts, summary.configuration.keeps
+    structured = facts.structured
+    if facts.calls or facts.refused or facts.intents:
+        record.calls, audit, record.left_out = _calls(summary, request, shared, audit)
+    record.native_calls = facts.native_calls
+    if structured.names:
+        record.native_tools = _names(structured.names, _mask(summary, shared))
+    record.structured = {each.value: number for each, number in structured.classes.items()}
+    record.structured_outcomes = dict(structured.outcomes)
+    record.verdict = summary.verdict
+    return audit
 
 
 def _names(names: Sequence[str], mask: Mask) -> tuple[str, ...]:

@@ -208,6 +208,7 @@ class _Exposition:
             if number <= known:
                 number = self._begun = self._begun + 1
                 self._telemetry.set("toolgate_event_loop_tasks", {}, len(asyncio.all_tasks()))
+                self._telemetry.settle()
                 # In a thread: it reads files of the kernel, and many series take their time.
                 body, content_type = await asyncio.to_thread(self._telemetry.render, accept)
                 self._last[is_open] = number, body, content_type

@@ -34,6 +34,7 @@ from gateway.state.sqlite_briefs import (
     insert,
     is_whole,
     keep_briefs,
+    last_numbers,
     rows_beside,
 )
 from gateway.state.sqlite_connection import FileWatch, Line
@@ -110,9 +111,9 @@ class SqliteStore:
             return
 
         def work(connection: sqlite3.Connection) -> None:
-            last = {kind: int(next(connection.execute(_LAST.format(kind=kind)))[0]) for kind in _WITH_BRIEFS}
+            last = last_numbers(connection)
             for kind, values in rows.items():
-                insert(connection, f"INTO {kind} (at, completion_id, body)", "(?,?,?)", values)
+                insert(connection, f"INTO {kind} (at, completion_id, body)", values)
             keep_briefs(connection, last, beside)
 
         await self._journal.write(self._large_s, work, patience_s=_PATIENT_S)

@@ -7,8 +7,10 @@ kept as checksums: two may have the same one, so who finds a request by its glan
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from hashlib import blake2b
 from heapq import nlargest
+from itertools import chain
 from math import ceil
 from typing import Any
 
@@ -33,6 +35,7 @@ __all__ = [
     "insert",
     "is_whole",
     "keep_briefs",
+    "last_numbers",
     "rows_beside",
 ]
 
@@ -49,9 +52,9 @@ _LIST = 20_000
 """Numbers in one statement, which may be a million characters long: https://www.sqlite.org/limits.html"""
 _VARIABLES = 500
 """SQLite before 3.32 binds no more than 999: https://www.sqlite.org/limits.html#max_variable_number"""
-# Powers of eight: any number of rows takes few statements, which all stay in the connection's cache.
-_TOGETHER = (64, 8, 1)
-"""Rows in one statement, of few sizes, so that each is prepared once."""
+# Of few sizes: all of the statements stay in the connection's cache.
+_TOGETHER = (1, 8, 64, 512)
+"""Rows in one statement, as many as the library lets it have values."""
 _ALL = frozenset(NEXT)
 _SHARE = 0.95
 _MIGRATED = 500
@@ -72,20 +75,41 @@ _COUNTS = (
     "SELECT (SELECT count(*) FROM requests) = (SELECT count(*) FROM glances),"
     " (SELECT count(*) FROM outcomes) = (SELECT count(*) FROM fared)"
 )
+_BEFORE = (
+    "SELECT (SELECT coalesce(max(id), 0) FROM requests), (SELECT coalesce(max(id), 0) FROM outcomes),"
+    " (SELECT count(*) FROM sqlite_master WHERE name IN ('glances', 'fared', 'shapes', 'glances_key', 'fared_turns',"
+    " 'requests_gone', 'outcomes_gone')) = 7"
+)
 _MISSING = "SELECT id FROM requests WHERE id < ? AND id NOT IN (SELECT id FROM glances) ORDER BY id DESC LIMIT ?"
 
 
-def insert(connection: sqlite3.Connection, into: str, row: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Add rows, many in one statement: after each the thread has to ask for the interpreter, which others are using."""
+def insert(
+    connection: sqlite3.Connection, into: str, rows: Sequence[tuple[Any, ...]], *, select: str | None = None
+) -> None:
+    """Add rows, many in one statement: after each the thread has to ask for the interpreter, which others are using.
+
+    `select` says what is added, where that is not the rows as they are: of `column1`, `column2` and so on.
+    """
+    if not rows:
+        return
+    width, room = len(rows[0]), connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
+    sizes = [size for size in _TOGETHER if size * width <= room]
     place = 0
-    for size in _TOGETHER:
-        if row.count("?") * size > _VARIABLES:
-            continue
-        # The same three texts always: a statement for each number of rows would be prepared each time anew.
-        sql = f"INSERT {into} VALUES {','.join([row] * size)}"  # noqa: S608 - our names
-        while len(rows) - place >= size:
-            connection.execute(sql, [value for each in rows[place : place + size] for value in each])
-            place += size
+    while place < len(rows):
+        some = rows[place : place + sizes[-1]]
+        size = next(size for size in sizes if size >= len(some))
+        values = list(chain.from_iterable(some))
+        values += [None] * (size * width - len(values))
+        connection.execute(_inserting(into, select, width, size), (*values, len(some)))
+        place += len(some)
+
+
+@cache
+def _inserting(into: str, select: str | None, width: int, size: int) -> str:
+    """Few texts, as each is prepared once; the rows beyond the limit are empty."""
+    columns = select or ",".join(f"column{number}" for number in range(1, width + 1))
+    row = f"({','.join('?' * width)})"
+    return f"INSERT {into} SELECT {columns} FROM (VALUES {','.join([row] * size)}) LIMIT ?"  # noqa: S608 - our names
 
 
 def _checksum(text: str) -> int:
@@ -127,20 +151,32 @@ def rows_beside(records: Iterable[Record]) -> Beside:
 
 def keep_briefs(connection: sqlite3.Connection, last: Mapping[str, int], beside: Beside) -> None:
     """Keep those of the records that have just been written behind the ones of these numbers."""
-    for statement in BRIEFS:  # a file that an older version began has no tables yet
-        connection.execute(statement)
     for kind, rows in beside.items():
         _keep(connection, kind, [(number, *row) for number, row in enumerate(rows, last[kind] + 1)])
 
 
+def last_numbers(connection: sqlite3.Connection) -> dict[str, int]:
+    """The last record of each kind that has briefs; there is room for them then."""
+    requests, outcomes, has_room = connection.execute(_BEFORE).fetchone()
+    if not has_room:  # a file that an older version began has no tables yet
+        _make_room(connection)
+    return {"requests": int(requests), "outcomes": int(outcomes)}
+
+
+def _make_room(connection: sqlite3.Connection) -> None:
+    for statement in BRIEFS:
+        connection.execute(statement)
+
+
 def _keep(connection: sqlite3.Connection, kind: str, rows: Sequence[tuple[Any, ...]]) -> None:
     if kind == "requests":
-        insert(connection, "OR IGNORE INTO shapes (brief)", "(?)", sorted({(row[-1],) for row in rows}))
+        insert(connection, "OR IGNORE INTO shapes (brief)", sorted({(row[-1],) for row in rows}))
         # Replaced, as a migration and the writer may come to the same record.
         glances = "OR REPLACE INTO glances (id, at, request, key, added, shape)"
-        insert(connection, glances, "(?,?,?,?,?,(SELECT id FROM shapes WHERE brief = ?))", rows)
+        shape = "(SELECT id FROM shapes WHERE brief = column6)"
+        insert(connection, glances, rows, select=f"column1,column2,column3,column4,column5,{shape}")
     else:
-        insert(connection, "OR REPLACE INTO fared", "(?,?,?,?,?,?)", rows)
+        insert(connection, "OR REPLACE INTO fared", rows)
 
 
 def _text(text: str) -> str:
@@ -164,8 +200,7 @@ async def is_whole(connection: aiosqlite.Connection) -> tuple[bool, bool]:
 
 def fill(connection: sqlite3.Connection, after: Mapping[str, int]) -> dict[str, int]:
     """Give some records of an older version what they lack; says how far that came, of the kinds that are not done."""
-    for statement in BRIEFS:
-        connection.execute(statement)
+    _make_room(connection)
     reached: dict[str, int] = {}
     for kind, number in after.items():
         sql = (

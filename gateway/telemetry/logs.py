@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import select
+import stat
 import sys
 import threading
 import time
@@ -32,7 +33,7 @@ _MAX_BATCH_LINES = 1024
 # PIPE_BUF of Linux: https://man7.org/linux/man-pages/man7/pipe.7.html
 _MAX_BATCH_BYTES = 4096
 """What a pipe takes in one piece: the lines of several processes do not mix in it."""
-_GATHER_S = 0.02
+_GATHER_S = 0.1
 """How long the first line of a batch waits for others: waking the thread for each would cost more than the line."""
 _CLOSE_TIMEOUT_S = 2.0
 _MOST_BEGUN = 512
@@ -58,6 +59,8 @@ class LineWriter:
     def __init__(self, fd: int, *, on_drop: OnDrop, max_lines: int = _MAX_QUEUED_LINES) -> None:
         self._fd = fd
         self._on_drop = on_drop
+        self._is_file = _is_file(fd)
+        """What is written to it stays in one piece, however long it is."""
         self._max_lines = max_lines
         self._lines: list[str] = []
         self.is_open = True
@@ -104,7 +107,8 @@ class LineWriter:
             time.sleep(_GATHER_S)
 
     def _write_all(self, lines: bytes) -> None:
-        for portion in _portions(lines):
+        # After each portion the thread has to ask for the interpreter again.
+        for portion in (lines,) if self._is_file else _portions(lines):
             self._write(portion)
 
     def _write(self, data: bytes) -> None:
@@ -118,6 +122,13 @@ class LineWriter:
             except OSError:
                 self._on_drop("write_failed", data.count(b"\n"))
                 return
+
+
+def _is_file(fd: int) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(fd).st_mode)
+    except OSError:
+        return False
 
 
 def _portions(lines: bytes) -> Iterator[bytes]:

@@ -3,10 +3,14 @@
 import platform
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from threading import get_ident
 from typing import Literal
 
 from attrs import frozen
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.gc_collector import GCCollector
@@ -400,7 +404,20 @@ CATALOGUE: tuple[Metric, ...] = (
 
 Bound = tuple[Series, tuple[float, ...] | None]
 """A series, and the edges of its buckets if it is a histogram's."""
-_MOST_BOUND = 1024
+_MOST_BUNDLES = 1024
+_MOST_WAITING = 128
+"""Requests whose values are not added yet: to add those of so many costs what a few would, one by one."""
+
+
+class _Bundle(Struct, eq=False):
+    """The rows that go under one key, and what has not been added to them."""
+
+    rows: Sequence[Fed]
+    bound: list[Bound | None]
+    """What each of them leads to, where its labels may stand as they are and it has had a value."""
+    is_whole: bool = False
+    """All that had a value so far have labels that may stand as they are."""
+    waiting: list[Sequence[float | None]] = []
 
 
 class Metrics:
@@ -415,12 +432,14 @@ class Metrics:
         thresholds: Iterable[float] = (),
     ) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
-        self._bound: dict[Hashable, list[Bound | None]] = {}
+        self._bundles: dict[Hashable, _Bundle] = {}
+        self._waiting = 0
+        self._thread = get_ident()
         self._counters: dict[str, Family] = {}
         self._gauges: dict[str, Family] = {}
         self._histograms: dict[str, HistogramFamily] = {}
         self._guard = LabelGuard({"model": models, "tool": tools}, cap=label_cap, on_overflow=self._overflowed)
-        self.registry.register(Families([self._family(metric, thresholds) for metric in CATALOGUE]))
+        self.registry.register(Families([self._family(metric, thresholds) for metric in CATALOGUE], self.settle))
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
 
@@ -443,33 +462,56 @@ class Metrics:
         """Count and observe several at once: each value under the row in its place, `None` under none.
 
         The key stands for all that the rows' labels are made of. They are asked for where it is new, or where a label
-        may not stand as it is; what they lead to is kept.
+        may not stand as it is; else the values wait for others under the same key, to be added together.
         """
-        bound = self._bound.get(key)
-        if bound is None:
-            if len(self._bound) >= _MOST_BOUND:
-                self._bound.clear()
-            bound = self._bound[key] = [None] * len(values)
-        made: Sequence[Fed] = ()
-        for at, value in enumerate(values):
-            if value is None:
-                continue
-            feeds = bound[at]
-            if feeds is None:
-                made = made or rows()
-                feeds = self._found(made[at], bound, at)
-            series, edges = feeds
-            series[0] += value
-            if edges is not None:
-                series[1 + bisect_left(edges, value)] += 1
+        bundle = self._bundles.get(key)
+        if bundle is None or not bundle.is_whole:
+            self._feed_now(key, rows(), values)
+            return
+        bundle.waiting.append(values)
+        self._waiting += 1
+        if self._waiting >= _MOST_WAITING:
+            self.settle()
 
-    def _found(self, row: Fed, bound: list[Bound | None], at: int) -> Bound:
+    def settle(self) -> None:
+        """Add what waits, before a scrape; for the thread that feeds alone, any other one does nothing here."""
+        if get_ident() != self._thread:
+            return
+        self._waiting = 0
+        for bundle in self._bundles.values():
+            if bundle.waiting:
+                self._add(bundle)
+
+    def _feed_now(self, key: Hashable, rows: Sequence[Fed], values: Sequence[float | None]) -> None:
+        bundle = self._bundles.get(key)
+        if bundle is None:
+            if len(self._bundles) >= _MOST_BUNDLES:
+                self.settle()
+                self._bundles.clear()
+            bundle = self._bundles[key] = _Bundle(rows, [None] * len(rows))
+        bundle.waiting.append(values)
+        self._add(bundle)
+        bundle.is_whole = all(bound or value is None for bound, value in zip(bundle.bound, values, strict=True))
+
+    def _add(self, bundle: "_Bundle") -> None:
+        columns = zip(*bundle.waiting, strict=True)
+        bundle.waiting = []
+        for at, column in enumerate(columns):
+            told = [value for value in column if value is not None] if None in column else column
+            if (bound := bundle.bound[at]) is not None:
+                _sum_up(bound, told)
+            else:
+                for value in told:
+                    _sum_up(self._found(bundle, at), (value,))
+
+    def _found(self, bundle: "_Bundle", at: int) -> Bound:
+        row = bundle.rows[at]
         histogram = self._histograms.get(row.name)
         family = self._counters[row.name] if histogram is None else histogram
         series = family.series(row.labels)
         feeds = series, None if histogram is None else histogram.edges
         if family.key(row.labels) in family.known:
-            bound[at] = feeds
+            bundle.bound[at] = feeds
         return feeds
 
     def observe_traced(self, name: str, labels: Mapping[str, str], value: float, trace: str | None) -> None:
@@ -534,6 +576,14 @@ class Metrics:
 
     def _overflowed(self, label: str) -> None:
         self.count("toolgate_label_overflows_total", {"label": label})
+
+
+def _sum_up(bound: Bound, values: Sequence[float]) -> None:
+    series, edges = bound
+    series[0] = sum(values, series[0])
+    if edges is not None:
+        for place, many in Counter(map(partial(bisect_left, edges), values)).items():
+            series[1 + place] += many
 
 
 def metrics_table_markdown() -> str:

@@ -124,12 +124,14 @@ class HistogramFamily(Family):
 
 
 class Families(Collector):
-    """All families of one registry, in their order."""
+    """All families of one registry, in their order; `settle` adds what their series do not hold yet."""
 
-    def __init__(self, families: Iterable[Family]) -> None:
+    def __init__(self, families: Iterable[Family], settle: Callable[[], None]) -> None:
         self._families = tuple(families)
+        self._settle = settle
 
     def collect(self) -> Iterator[Sampled]:
+        self._settle()
         for family in self._families:
             yield family.sampled()
 

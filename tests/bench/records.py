@@ -15,14 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
-
 from gateway.core.records import Record
 from gateway.inspector.figures import PERIODS, Figures
 from gateway.inspector.filters import parsed
 from gateway.inspector.reader import Reader
 from gateway.state.sqlite import SqliteStore
-from tests.support.week import week
+from tests.support.week import evolve, week
 
 __all__ = ["make", "measured"]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from gateway.state.memory import MemoryStore
 from gateway.state.redis import RedisStore
 from gateway.state.sqlite import SqliteStore
 from tests.support.stores import RedisServer, needs_redis
+from tests.support.week import evolve
 
 KINDS = ["memory", "sqlite", pytest.param("redis", marks=needs_redis)]
 SHARED = KINDS[1:]

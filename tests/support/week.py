@@ -3,9 +3,11 @@
 import json
 import random
 from collections.abc import Iterator
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
-from attrs import evolve, frozen
+import attrs
+import msgspec
+from attrs import frozen
 
 from gateway.core.records import (
     Arm,
@@ -26,6 +28,16 @@ HOURS = 7 * 24
 GAPS = ((10, 12), (30, 31), (100, 109))
 """Hours of the week, from and to, without any request."""
 HOSTILE = "</td><script>alert(1)</script>\" onload='x' &amp; \x1b[31m ​ `|` ```\n| a | b |"
+
+Each = TypeVar("Each")
+
+
+def evolve(each: Each, **changes: Any) -> Each:
+    """The same with other fields, of whichever library's class it is."""
+    if isinstance(each, msgspec.Struct):
+        return cast(Each, msgspec.structs.replace(each, **changes))
+    return cast(Each, attrs.evolve(cast(Any, each), **changes))
+
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
 DIALECTS = ("tag_xml", "hermes", "json_block", "invoke", "shell")

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
-from attrs import define, evolve, field
+from attrs import define, field
 
 from gateway.core.records import RequestRecord
 from gateway.state.opening import open_store
@@ -133,7 +134,7 @@ class Day:
         try:
             seen = [record async for record in store.scan(RequestRecord)]
             for hour in range(1, 25):
-                past = [evolve(one, id=f"{one.id}-{hour}", at=one.at - 3600 * hour) for one in seen]
+                past = [msgspec.structs.replace(one, id=f"{one.id}-{hour}", at=one.at - 3600 * hour) for one in seen]
                 await store.append(past)
         finally:
             await store.close()

@@ -31,7 +31,7 @@ def gauges() -> Gauges:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Nothing waits longer than a moment."""
-    for name in ("GATHER_S", "FIRST_RETRY_S", "LONGEST_RETRY_S"):
+    for name in ("GATHER_S", "STEADY_GATHER_S", "FIRST_RETRY_S", "LONGEST_RETRY_S"):
         monkeypatch.setattr(recorder_module, name, 0.001)
 
 

@@ -18,6 +18,9 @@ async def test_metrics_are_written_once_for_all_who_ask_meanwhile() -> None:
         def set(self, name: str, labels: dict[str, str], value: float) -> None:
             pass
 
+        def settle(self) -> None:
+            pass
+
         def render(self, accept: str) -> tuple[bytes, str]:
             self.written.append(accept)
             assert self.go_on.wait(20.0)

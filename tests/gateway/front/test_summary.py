@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import attrs
+import msgspec
 import pytest
 from attrs import field, frozen
 
@@ -253,8 +253,8 @@ async def records(running: Any) -> list[dict[str, Any]]:
 
 def _said(record: RequestRecord) -> dict[str, Any]:
     """The fields that are not as they are by default."""
-    plain = RequestRecord(id="", at=0.0, key="", model="", upstream="")
-    return {name: value for name, value in attrs.asdict(record).items() if value != getattr(plain, name)}
+    plain = msgspec.to_builtins(RequestRecord(id="", at=0.0, key="", model="", upstream=""))
+    return {name: value for name, value in msgspec.to_builtins(record).items() if value != plain[name]}
 
 
 async def samples(client: Any, running: Any) -> dict[str, float]:

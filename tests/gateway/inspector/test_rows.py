@@ -6,7 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +16,7 @@ from gateway.inspector.reader import Reader
 from gateway.inspector.rows import CallHead, Head, Next, next_of, row_of
 from gateway.state.memory import MemoryStore
 from gateway.state.sqlite import SqliteStore
-from tests.support.week import week
+from tests.support.week import evolve, week
 
 
 def call(decision, tool="write_file", reason="", score=97, meant=None):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import aiohttp
 import pytest
-from attrs import evolve, frozen
+from attrs import frozen
 from structlog.testing import capture_logs
 
 from gateway.config.load import load
@@ -21,6 +21,7 @@ from gateway.inspector.live import MAX_WAITING, Event, Hub, events_behind, told
 from gateway.inspector.reader import Reader
 from gateway.inspector.server import Inspector, _places, _relay, running, sockets
 from gateway.state.memory import MemoryStore
+from tests.support.week import evolve
 
 CALL = CallRecord(
     number=0,

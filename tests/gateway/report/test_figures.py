@@ -9,7 +9,6 @@ from statistics import NormalDist
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from gateway.cli.look.report import document
 from gateway.core.records import CallRecord, LabelRecord, OutcomeRecord, RequestRecord
@@ -19,7 +18,7 @@ from gateway.report.facts.tree import Figures, ReportRules
 from gateway.report.figures import Tally, gather
 from gateway.report.readiness import hours_until_seen
 from gateway.state.memory import MemoryStore
-from tests.support.week import BEGIN, GAPS, HOURS, STAGES, Week, hostile, week
+from tests.support.week import BEGIN, GAPS, HOURS, STAGES, Week, evolve, hostile, week
 
 RULES = ReportRules(
     mode="canary",

@@ -3,14 +3,13 @@
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from gateway.cli.look.report import exit_code
 from gateway.core.records import LabelRecord
 from gateway.report.facts.tree import Figures, ReportRules
 from gateway.report.readiness import hours_until_seen
 from tests.gateway.report.test_figures import figures_of
-from tests.support.week import Week, week
+from tests.support.week import Week, evolve, week
 
 RULES = ReportRules(mode="dry_run", min_requests=500)
 

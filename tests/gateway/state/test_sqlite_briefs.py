@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from attrs import evolve
 
 from gateway.core.ports import NEXT, Glance
 from gateway.core.records import Brief, CallRecord, OutcomeRecord, RequestRecord
 from gateway.state.sqlite import SqliteStore
+from tests.support.week import evolve
 
 CALL = CallRecord(number=0, dialect="hermes", tool="t", score=97, decision="delivered", stage="sent")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve
 from click.testing import CliRunner, Result
 
 from gateway.cli.change.export import export
@@ -21,6 +20,7 @@ from gateway.state.opening import open_store
 from gateway.telemetry.redaction import Redactor
 from tests.support.client import TOOLS, ask, chat
 from tests.support.faulty_upstream import DONE, answer_json, completion, event, in_turn, stream, text
+from tests.support.week import evolve
 
 SECRET = "sk-live-abcdefgh12345678"
 TAGS = "I will look.\n<read_file>\n<path>a.py</path>\n</read_file>"

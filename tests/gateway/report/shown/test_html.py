@@ -7,7 +7,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from attrs import evolve
 
 from gateway.cli.look import terminal
 from gateway.core.records import DecisionRecord
@@ -19,7 +18,7 @@ from gateway.report.shown.markdown import render as render_markdown
 from gateway.report.shown.sections import heading, sections
 from tests.gateway.report.test_figures import RULES, figures_of
 from tests.support.browser import browser, needs_chromium
-from tests.support.week import BEGIN, Week, hostile, week
+from tests.support.week import BEGIN, Week, evolve, hostile, week
 
 EMPTY = Week(requests=(), outcomes=(), feedback=(), labels=(), decisions=())
 
