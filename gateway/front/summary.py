@@ -134,11 +134,10 @@ class Summary(Struct, kw_only=True, eq=False):
         enrolled, way = found.enrolled, found.way
         error, upstream_status, strategy, model = state.error, state.upstream_status, way.strategy, state.model
         seen = _Seen.of(facts, found.verdict)
-        error, upstream_status, strategy, model = state.error, state.upstream_status, way.strategy, state.model
         # No status was sent: the client was gone before there was one.
         status = state.status or ABANDONED_STATUS
         code = None if error is None else error.code
-        cause = getattr(error, "cause", None)
+        cause = None if error is None else getattr(error, "cause", None)
         return cls(
             id=state.id,
             trace=state.trace,

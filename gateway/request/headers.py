@@ -18,6 +18,7 @@ __all__ = [
     "lines_of",
     "may_pass",
     "named_by_connection",
+    "new_id",
     "request_headers",
     "request_id",
     "response_headers",
@@ -108,6 +109,8 @@ CLIENT_WIRE = ("anthropic-", "x-stainless-", "x-codex-", "x-claude-", "session-i
 # It goes into logs, headers and file names of those who collect them.
 ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 MAX_ID_CHARS = 64
+_ID_BYTES = 12
+_MANY_IDS = 64
 HEX = frozenset("0123456789abcdef")
 
 
@@ -117,7 +120,21 @@ def request_id(headers: Headers) -> str:
     # A client's own id joins its log with ours; an unsafe one is replaced, not repaired, as two could become one.
     if 0 < len(given) <= MAX_ID_CHARS and ID_CHARACTERS.issuperset(given):
         return given
-    return "req_" + os.urandom(12).hex()
+    return new_id()
+
+
+def new_id() -> str:
+    """The id of a request that came with none; nobody guesses it."""
+    if not _ids:
+        # The system is asked for the randomness of many at once.
+        drawn = os.urandom(_ID_BYTES * _MANY_IDS).hex()
+        _ids.extend(["req_" + drawn[at : at + 2 * _ID_BYTES] for at in range(0, len(drawn), 2 * _ID_BYTES)])
+    return _ids.pop()
+
+
+_ids: list[str] = []
+# A process that was forked would give the same ones as the other.
+os.register_at_fork(after_in_child=_ids.clear)
 
 
 def trace_id(headers: Headers) -> str | None:

@@ -1,7 +1,6 @@
 """One request under way: its identity, its waits, and what is kept of it for the log and the metrics."""
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
@@ -23,7 +22,7 @@ from gateway.request import head
 from gateway.request.deadline import Deadline
 from gateway.request.findings import Findings
 from gateway.request.head import HttpRequest
-from gateway.request.headers import add_told, bearer_token, request_id, trace_id
+from gateway.request.headers import add_told, bearer_token, new_id, request_id, trace_id
 from gateway.request.responses import Whole
 from gateway.request.servers import Upstream
 from gateway.request.shared import Configuration, Shared
@@ -141,7 +140,7 @@ class RequestState(Struct, kw_only=True, eq=False):
         """A new request: it has an id from here on, and an interruption reaches it."""
         headers, configuration = http.headers, shared.configuration
         bearer = bearer_token(headers) if "Authorization" in headers else None
-        id = request_id(headers) if "X-Request-Id" in headers else "req_" + os.urandom(12).hex()
+        id = request_id(headers) if "X-Request-Id" in headers else new_id()
         deadline = http.deadline or Deadline()
         state = cls(
             http=http,

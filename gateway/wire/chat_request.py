@@ -79,7 +79,10 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     def replace(self, **fields: Any) -> bytes:
         """The request with these top-level fields changed; `None` removes one."""
         body = {**self.body, **fields}
-        return _encoded({key: value for key, value in body.items() if value is not None or key not in fields})
+        for name, value in fields.items():
+            if value is None:
+                del body[name]
+        return _encoded(body)
 
     def with_messages(self, messages: list[dict[str, Any]]) -> "ChatRequest":
         """The request as if the client had sent these messages."""
@@ -158,13 +161,16 @@ def _with_known_tools(raw: bytes) -> dict[str, Any] | None:
     if known is None:
         return None
     start, end, tools = known
-    members = _each_once(b"%bnull%b" % (raw[:start], raw[end:]))
+    rest = b"%bnull%b" % (raw[:start], raw[end:])
+    members = _each_once(rest)
     if members is None or members.get("tools") != (start, b"null"):
         return None
     try:
-        return {name: tools if name == "tools" else _decoded(text) for name, (_, text) in members.items()}
+        body: dict[str, Any] = _decoded(rest)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
+    body["tools"] = tools
+    return body
 
 
 _decoded = msgspec.json.Decoder().decode
@@ -260,11 +266,13 @@ def _each_once(raw: bytes) -> dict[str, tuple[int, bytes]] | None:
     place = 0
     for name, value in members.items():
         before = _NAME.match(raw, place)
-        text = bytes(value)
-        if before is None or before[1] != name.encode() or not raw.startswith(text, before.end()):
+        if before is None:
             return None
-        texts[name] = before.end(), text
-        place = before.end() + len(text)
+        text, begin = bytes(value), before.end()
+        if before[1] != name.encode() or not raw.startswith(text, begin):
+            return None
+        texts[name] = begin, text
+        place = begin + len(text)
     return texts if not texts or _END.fullmatch(raw, place) is not None else None
 
 

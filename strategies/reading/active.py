@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
-from itertools import filterfalse
+from itertools import compress, filterfalse, repeat
+from operator import contains
 
 from attrs import field, frozen
 
@@ -18,6 +19,8 @@ __all__ = ["Anchored", "Begun", "Grammar", "family_of", "grammar_for"]
 
 _SHORT = 3
 """Characters of a start that is looked for in each marker."""
+_FEW = 4
+"""Texts that are looked for by themselves, where what is rare in them stands."""
 _WORD = 4
 """Letters by which a text is looked for that has no sign at either end."""
 Rows = Mapping[str, tuple[Dialect, ...]]
@@ -151,10 +154,10 @@ def _starts(markers: Iterable[str]) -> list[str]:
 class Anchored:
     """Texts that are looked for by what is rare in them: one search serves all that begin or end in it."""
 
-    first: tuple[tuple[str, tuple[str, ...]], ...]
-    """By how they begin."""
-    last: tuple[tuple[str, tuple[str, ...]], ...]
-    """By the sign that they end in."""
+    rare: tuple[str, ...]
+    """How they begin, or the sign that they end in."""
+    behind: tuple[tuple[str, tuple[str, ...], bool], ...]
+    """Each of those, the texts that hold it, and whether they end in it."""
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Anchored":
@@ -166,22 +169,22 @@ class Anchored:
             else:
                 begun = text[:_WORD] if text[0].isalnum() else text[0]
                 first[begun] = (*first.get(begun, ()), text)
-        return cls(tuple(first.items()), tuple(last.items()))
+        behind = (*((rare, held, False) for rare, held in first.items()), *((*each, True) for each in last.items()))
+        return cls((*first, *last), behind)
 
     def stand_in(self, whole: str) -> bool:
         """Whether one of them does, wherever."""
-        for sign, texts in self.last:
-            place = whole.find(sign)
-            while place >= 0:
-                if whole.endswith(texts, 0, place + 1):
+        # What does not stand in it costs no step of Python's.
+        for rare, texts, is_end in compress(self.behind, map(contains, repeat(whole), self.rare)):
+            if len(texts) <= _FEW:
+                if True in map(contains, repeat(whole), texts):
                     return True
-                place = whole.find(sign, place + 1)
-        for begun, texts in self.first:
-            place = whole.find(begun)
+                continue
+            place = whole.find(rare)
             while place >= 0:
-                if whole.startswith(texts, place):
+                if whole.endswith(texts, 0, place + 1) if is_end else whole.startswith(texts, place):
                     return True
-                place = whole.find(begun, place + 1)
+                place = whole.find(rare, place + 1)
         return False
 
 

@@ -107,9 +107,13 @@ def holds_section(messages: Iterable[Mapping[str, Any]]) -> bool:
     """A system prompt of this conversation carries our section already: the marker on a line of its own."""
     # Asked of each of thousands of messages: a call for each would cost more than all else that is done with them.
     instructing = [message for message in messages if message.get("role") in INSTRUCTING]
-    texts = (text for message in instructing for text in texts_of(message.get("content")))
-    # On a line of its own: a prompt may speak of the marker, or hold a file of ours that does.
-    return any(f"\n{MARKER}\n" in f"\n{text}" for text in texts if MARKER in text)
+    for message in instructing:
+        content = message.get("content")
+        for text in (content,) if isinstance(content, str) else texts_of(content):
+            # On a line of its own: a prompt may speak of the marker, or hold a file of ours that does.
+            if MARKER in text and f"\n{MARKER}\n" in f"\n{text}":
+                return True
+    return False
 
 
 def add_section(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
