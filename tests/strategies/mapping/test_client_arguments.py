@@ -1,4 +1,4 @@
-"""What cannot be said exactly is refused, with words the model can act on; and nothing else happens."""
+"""What a client's tools take exactly; what they cannot say is refused in words the model can act on, and no more."""
 
 import json
 import random
