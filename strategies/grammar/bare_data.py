@@ -44,7 +44,7 @@ _FIRST_KEYS = frozenset(
     {
         *NAME_KEYS,
         *CONTAINER_KEYS,
-        *("tool_call", "function_call", "tool_calls", "function_calls", "calls"),
+        *("tool_call", "function_call", "tool_calls", "function_calls", "calls", "tool_uses", "jsonrpc"),
         *EXTRAS,
         *("action", "command"),
         _CONTENT,

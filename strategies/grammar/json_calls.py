@@ -17,10 +17,10 @@ from strategies.text.turns import TURN, Turns, at_once
 __all__ = ["CONTAINER_KEYS", "EXTRAS", "MOST_WORDS", "NAME_KEYS", "drafting", "drafts_of", "renaming"]
 
 # The key `tool_call` is what small models make of the examples in their prompts.
-NAME_KEYS = ("name", "tool", "tool_name", "function_name", "function", "recipient_name", "tool_call")
+NAME_KEYS = ("name", "tool", "tool_name", "function_name", "function", "recipient_name", "tool_call", "toolName")
 CONTAINER_KEYS = ("arguments", "parameters", "args", "params", "input", "tool_input", "function_args", "action_input")
 _WRAPPER_KEYS = ("function", "tool_call", "function_call", "tool")
-_LIST_KEYS = ("tool_calls", "function_calls", "calls")
+_LIST_KEYS = ("tool_calls", "function_calls", "calls", "tool_uses")
 EXTRAS = frozenset(
     {
         *("thought", "thoughts", "thinking", "reasoning", "reason", "rationale", "explanation"),
@@ -116,6 +116,9 @@ def _wrapped(value: dict[str, Any]) -> list[dict[str, Any]] | None:
         # Only around something with a name: a tool's own argument may be called so.
         if key in _WRAPPER_KEYS and _is_named(inner):
             return [inner]
+    # A request of MCP: https://modelcontextprotocol.io/specification/2025-06-18/server/tools
+    if value.get("method") == "tools/call" and _is_named(value.get("params")):
+        return [value["params"]]
     inner = value.get("function")
     return [inner] if _is_named(inner) else None
 

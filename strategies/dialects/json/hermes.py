@@ -46,6 +46,15 @@ _WRAPPERS = (
     "toolcall",
     "TOOLCALL",
     "action",
+    # Of Glaive and of small models, in the spellings that peers read:
+    # https://github.com/CambrianTech/continuum/blob/main/src/debug/jtag/workers/continuum-core/src/tool_parsing/parsers.rs
+    "functioncall",
+    "function-call",
+    "tool-call",
+    "TOOL_CALL",
+    "ToolCall",
+    "use_tool",
+    "call_tool",
 )
 _WRONG_CLOSERS = (
     "</think>",
@@ -265,15 +274,26 @@ def _with(found: list[Draft], mends: tuple[str, ...]) -> Generator[Draft, None, 
 
 
 def _name_attribute(cur: Cursor) -> Steps:
-    """`<tool_call name="read">`."""
-    yield from cur.ws()
-    if not (yield from cur.lit("name=")):
-        raise Reject("no name")
-    quote = yield from cur.lits(('"', "'"))
-    name: Any = yield from cur.match(_NAME_RUN, 64)
-    if (quote and not (yield from cur.lit(quote))) or not (yield from cur.lit(">")) or not name:
-        raise Reject("no name")
-    return name
+    """`<tool_call name="read">`, also beside others: `<tool_call id="call_00" name="read">`; None where none is it."""
+    # DeepSeek V4 Pro, now and then: https://github.com/felinics/Memoh/issues/435
+    name: str | None = None
+    for _ in range(_MOST_ATTRIBUTES):
+        yield from cur.ws()
+        if (yield from cur.lit(">")):
+            return name
+        key = yield from cur.match(_ATTRIBUTE, 16)
+        if not key or not (yield from cur.lit("=")):
+            raise Reject("no name")
+        quote = yield from cur.lits(('"', "'"))
+        value: str = yield from cur.match(_NAME_RUN, 64)
+        if (quote and not (yield from cur.lit(quote))) or not value:
+            raise Reject("no name")
+        name = value if key == "name" else name
+    raise Reject("no name")
+
+
+_ATTRIBUTE = re.compile(r"[a-z_-]*")
+_MOST_ATTRIBUTES = 4
 
 
 # https://github.com/NousResearch/Hermes-Function-Calling/blob/main/README.md and

@@ -16,9 +16,16 @@ the end follows it; else it is content. Strings flow as they come.
 import re
 from collections.abc import Generator
 
-from strategies.grammar.bare_data import ends_message, in_prose
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.grammar.json_payload import STOPS, Payload, named_drafts, read_arguments, read_end, with_mends
+from strategies.grammar.json_payload import (
+    STOPS,
+    Payload,
+    named_drafts,
+    read_arguments,
+    read_end,
+    read_surplus,
+    with_mends,
+)
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.writing.token_renderer import JsonRenderer
 
@@ -86,7 +93,7 @@ def _call(cur: Cursor, context: Context, opening: Opening) -> Steps:
 def _parse_stripped(
     cur: Cursor, context: Context, opening: Opening, _: Arguments
 ) -> Generator[Draft | None, None, None]:
-    """Ids and objects alone, as many as there are, up to the end of the message."""
+    """Ids and objects alone, as many as stand side by side."""
     found: list[Draft] = []
     marker: str | None = opening.marker
     stops = (*_CALL_END, *_SECTION_END, *STOPS)
@@ -98,14 +105,14 @@ def _parse_stripped(
         if not count or (yield from cur.peek(1)) != "{":
             raise Reject("no call")
         payload = yield from read_arguments(cur, context, opening, stops, tool=context.find(name))
-        found += yield from named_drafts(cur, context, name, payload, "bare")
+        surplus = yield from read_surplus(cur)
+        found += with_mends((yield from named_drafts(cur, context, name, payload, "function")), surplus)
         yield from cur.ws()
         yield from cur.lits(_CALL_END)
         yield from cur.lits(_SECTION_END)
         yield from cur.ws()
         marker = yield from _next_of(cur, _ids(context))
-    end = cur.offset
-    yield from found if (yield from ends_message(cur)) else in_prose(found, end)
+    yield from found
 
 
 def _next_of(cur: Cursor, markers: tuple[str, ...]) -> Steps:

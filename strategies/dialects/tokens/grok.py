@@ -67,6 +67,9 @@ def _call(cur: Cursor, context: Context, *, in_section: bool) -> Steps:
     if not name or not ((yield from cur.starts(_SEPARATOR)) or (yield from cur.starts(_CALL_END))):
         raise Reject("no call")
     tool, mends = context.resolve(name) or (None, ())
+    # DeepSeek's type, in tokens that only look alike: what follows is a name, and no key.
+    if tool is None and name == "function":
+        raise Reject("another form", attempted=True)
     schema = schema_of(Tool(name=name)) if tool is None else context.schema(tool)
     found = _Found(schema, [*mends])
     while (yield from cur.lit(_SEPARATOR)):

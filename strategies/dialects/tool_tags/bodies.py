@@ -22,6 +22,7 @@ __all__ = [
     "read_attributes",
     "read_json_body",
     "read_name_attribute",
+    "read_sole_text",
     "read_sole_value",
     "read_unclosed_tag",
     "read_words",
@@ -112,6 +113,21 @@ def read_json_body(cur: Cursor, call: TagCall) -> Steps:
     adapted = yield from cur.work(call.schema.adapting(given))
     call.mends += (*parsed.steps, *found.mends, *adapted.mends)
     call.take(adapted.arguments)
+
+
+def read_sole_text(cur: Cursor, call: TagCall) -> Steps:
+    """The only required parameter as the text of an element: up to the first `<`, which nothing in it may be."""
+    names = [name for name in call.schema.required if call.schema.prop(name).only_string]
+    if len(call.schema.required) != 1 or not names:
+        raise Reject("input without names", attempted=True)
+    text: str = yield from cur.match(_TEXT_RUN, _TEXT_BOUND)
+    if not text.strip():
+        raise Reject("no input", attempted=True)
+    call.store(names[0], text.strip())
+
+
+_TEXT_RUN = re.compile(r"[^<]*")
+_TEXT_BOUND = 1 << 14
 
 
 def read_sole_value(cur: Cursor, call: TagCall) -> Steps:

@@ -25,7 +25,7 @@ __all__ = [
     "tools_named",
 ]
 
-CONTAINERS = frozenset({"parameters", "arguments", "input", "params", "args", "properties"})
+CONTAINERS = frozenset({"parameters", "arguments", "input", "params", "args", "properties", "tool_args", "tool_input"})
 """Tags that may stand around the parameters and mean nothing."""
 PARAMETER_CLOSERS = ("</parameter>", "</param>", "</arg>", "</argument>")
 _STRAY_CLOSERS = frozenset(

@@ -20,6 +20,7 @@ from strategies.dialects.tool_tags.bodies import (
     read_attributes,
     read_json_body,
     read_name_attribute,
+    read_sole_text,
     read_sole_value,
     read_unclosed_tag,
     read_words,
@@ -50,6 +51,10 @@ _HTML = frozenset(
 # Models that know another form put its tags around this one: https://github.com/can1357/oh-my-pi/issues/2759
 _WRAPPERS = ("<tool_call>", "<tool_use>", "<tools>", "<function_calls>", "<xml>", "<tool>", "<action>")
 _NAMED = ("<tool_name>", "<actual_tool_name>", "<name>")
+# LangChain's agents in XML write so (https://github.com/langchain-ai/langchain/blob/master/libs/langchain/langchain/agents/output_parsers/xml.py),
+# others in words of their own: https://github.com/cloudwego/kitex/issues/1963
+_NAME_ELEMENTS = ("<tool>", "<action>")
+_INPUTS = ("<tool_input>", "<action_input>", "<tool_args>", "<parameters>", "<parameter>", "<arguments>", "<input>")
 # Some models think aloud in tags of their own first (`<reason>`): a few of those, and short ones.
 _MAX_PRELUDE = 4
 _PRELUDE_BOUND = 200
@@ -258,6 +263,9 @@ def _parse_wrapped(
     if child is None:
         yield from cur.ws()
         child = yield from cur.lits(_NAMED)
+    if child is None and opening.marker in _NAME_ELEMENTS and (yield from cur.peek(1)) not in ("<", "{", "["):
+        yield from _parse_pair(cur, context, opening)
+        return
     if child is not None:
         name = yield from _name_child(cur, child)
         tag = name if opening.marker in _NAMED else opening.marker.strip("<>")
@@ -277,6 +285,29 @@ def _name_child(cur: Cursor, opener: str) -> Steps:
     if not (yield from cur.lit("</" + opener[1:])):
         raise Reject("no name")
     return name
+
+
+def _parse_pair(cur: Cursor, context: Context, opening: Opening) -> Generator[Draft | None, None, None]:
+    """`<tool>N</tool>` and, as an element of its own, what the tool is given."""
+    name = yield from _name_child(cur, opening.marker)
+    tool = context.find(name)
+    if tool is None:
+        raise Reject("unknown tool", name=name)
+    call = TagCall(name, tool, context.schema(tool), context, mends=["names_as_text"])
+    yield from cur.ws()
+    element = yield from cur.lits(_INPUTS)
+    if element is None:
+        raise Reject("no input")
+    yield from cur.ws()
+    closer = f"</{element[1:]}"
+    if (yield from cur.peek(1)) == "{":
+        yield from read_json_body(cur, call)
+        yield from cur.ws()
+    else:
+        yield from read_sole_text(cur, call)
+    if not (yield from cur.lit(closer)):
+        raise Reject("the input is not closed", attempted=True)
+    yield from call.drafts(cur)
 
 
 def _named_call(cur: Cursor, context: Context, tag: str, name: str, opening: Opening, arguments: Arguments) -> Steps:
