@@ -52,7 +52,16 @@ async def floods(connection, received):
         await connection.send(b"x" * 65536)
 
 
-BOMB = gzip.compress(b"data: " + b"0" * 30_000_000)
+async def swells(connection, received):
+    bomb = gzip.compress(b"data: " + b"0" * 30_000_000)
+    await answer(bomb, headers={"Content-Type": "text/event-stream", "Content-Encoding": "gzip"})(connection, received)
+
+
+async def multiplies(connection, received):
+    choices = [{"index": number, "delta": {"content": "x"}} for number in range(8000)]
+    await stream(event(choices=choices), FINISH, DONE)(connection, received)
+
+
 ENDS: dict[str, tuple[Script, str | None]] = {
     "cut within a call": (reset_after(text("I look.\n"), text(CALL[:30])), "upstream_truncated"),
     "closed within a call": (stream(text("I look.\n"), text(CALL[:30])), "upstream_truncated"),
@@ -61,18 +70,12 @@ ENDS: dict[str, tuple[Script, str | None]] = {
     "no utf-8": (stream(text("I look."), b'data: {"a": "\xff"}\n\n', FINISH, DONE), "upstream_bad_reply"),
     "a line without end": (floods, "upstream_bad_reply"),
     "an event that is too large": (stream(text("x" * 300_000), FINISH, DONE), "upstream_bad_reply"),
-    "little that is much": (
-        answer(BOMB, headers={"Content-Type": "text/event-stream", "Content-Encoding": "gzip"}),
-        "upstream_bad_reply",
-    ),
+    "little that is much": (swells, "upstream_bad_reply"),
     "a choice that nobody asked for": (
         stream(text("I look."), event(choices=[{"index": 7, "delta": {"content": CALL}}]), FINISH, DONE),
         "upstream_bad_reply",
     ),
-    "thousands of choices": (
-        stream(event(choices=[{"index": number, "delta": {"content": "x"}} for number in range(8000)]), FINISH, DONE),
-        "upstream_bad_reply",
-    ),
+    "thousands of choices": (multiplies, "upstream_bad_reply"),
     "an error in the stream": (
         stream(text("I look."), b'data: {"error": {"message": "no", "code": "overloaded"}}\n\n'),
         "overloaded",

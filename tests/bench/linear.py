@@ -11,12 +11,13 @@ import json
 import pathlib
 import sys
 import time
+from functools import cache
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from gateway.core.limits import Limits
 from strategies.base import Options
-from strategies.dialects.rows import TABLE
+from strategies.dialects.rows import BY_ID, TABLE
 from strategies.grammar.dialect import Dialect
 from strategies.reading.factory import reader_factory
 from tests.support.reading import AGENT_TOOLS, read
@@ -24,15 +25,29 @@ from tests.support.reading import AGENT_TOOLS, read
 FILLER = "x = compute(value) or other; "
 
 
+@cache
+def around(dialect: str) -> tuple[str, str, str, str, str] | None:
+    """The row's example around one of its arguments: both parts, the argument's text, and whose it is."""
+    example = BY_ID[dialect].example
+    for name, arguments in read(example, prompted=dialect).calls:
+        for key, value in json.loads(arguments).items():
+            if isinstance(value, str) and value and example.count(value) >= 1:
+                head, _, tail = example.partition(value)
+                return head, tail, value, name, key
+    return None
+
+
+def filled(size: int) -> str:
+    """So much of what a long text consists of."""
+    return (FILLER * (size // len(FILLER) + 1))[:size].rstrip()
+
+
 def grown(row: Dialect, size: int) -> tuple[str, str] | None:
     """The row's example with one of its arguments grown, whole and up to the end of the grown argument."""
-    for _, arguments in read(row.example, prompted=row.id).calls:
-        for value in json.loads(arguments).values():
-            if isinstance(value, str) and value and row.example.count(value) >= 1:
-                text = (FILLER * (size // len(FILLER) + 1))[:size].rstrip()
-                head, _, tail = row.example.partition(value)
-                return head + text + tail, head + text
-    return None
+    if (parts := around(row.id)) is None:
+        return None
+    head, tail, *_ = parts
+    return head + filled(size) + tail, head + filled(size)
 
 
 def cost(text: str, row: Dialect, chunk: int, reason: str) -> float:

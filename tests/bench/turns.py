@@ -33,8 +33,9 @@ from strategies.grammar.dialect import Dialect
 from strategies.reading.factory import reader_factory
 from strategies.recovery import RecoveryStrategy
 from strategies.xml_prompt import XmlPromptStrategy
+from tests.bench.linear import FILLER, around, filled
 from tests.support.chat import DONE, answer_body, event, numbered_ids
-from tests.support.reading import AGENT_TOOLS, read
+from tests.support.reading import AGENT_TOOLS
 
 __all__ = ["SHAPES", "STATES", "Made", "made", "prepared", "steps_of"]
 
@@ -42,7 +43,6 @@ MOST_MS = 10.0
 ROUNDS = 3
 READ = 1 << 14
 """Bytes of the model server's stream that come at once."""
-FILLER = "x = compute(value) or other; "
 STRING = {"type": "string"}
 ITEM = {
     "type": "object",
@@ -115,25 +115,15 @@ class Made:
     tools: ToolSet
 
 
-def _grown(row: Dialect) -> tuple[str, str, str, str, str] | None:
-    """The row's example around one of its arguments: both parts, the argument's text, and whose it is."""
-    for name, arguments in read(row.example, prompted=row.id).calls:
-        for key, value in json.loads(arguments).items():
-            if isinstance(value, str) and value and row.example.count(value) >= 1:
-                head, _, tail = row.example.partition(value)
-                return head, tail, value, name, key
-    return None
-
-
 def made(row: Dialect, shape: str, size: int) -> Made | None:
     """An answer in this dialect whose argument is of this shape and about this long."""
-    parts = _grown(row)
+    parts = around(row.id)
     if parts is None:
         return None
     head, tail, _, name, key = parts
     how = SHAPES[shape]
     if how is None:
-        return Made(head, (FILLER * (size // len(FILLER) + 1))[:size].rstrip(), tail, AGENT_TOOLS)
+        return Made(head, filled(size), tail, AGENT_TOOLS)
     for quote in ('<|"|>', "<escape>", '"', "'"):
         if head.endswith(quote) and tail.startswith(quote):
             head, tail = head.removesuffix(quote), tail.removeprefix(quote)

@@ -133,19 +133,27 @@ def copies() -> Iterator[list[int]]:
         Cursor.push = push  # type: ignore[method-assign]
 
 
-def cost(text: str, piece: int, options: Options, *, prompted: str | None = None, reason: str = "stop") -> float:
+def counted(work: Callable[[], object]) -> float:
+    """What it costs."""
+    with copies() as copied:
+        calls = steps(work, most=TOO_MANY)
+    return calls + copied[0] / COPIED
+
+
+def feed(reader: Any, text: str, piece: int) -> None:
+    for at in range(0, len(text), piece):
+        reader.feed(text[at : at + piece])
+
+
+def cost(text: str, piece: int, options: Options) -> float:
     """What reading the answer costs."""
-    parts = [text[at : at + piece] for at in range(0, len(text), piece)]
-    reader = reader_factory(tools=AGENT_TOOLS, options=options, model="m", prompted=prompted)()
+    reader = reader_factory(tools=AGENT_TOOLS, options=options, model="m", prompted=None)()
 
     def reading() -> None:
-        for part in parts:
-            reader.feed(part)
-        reader.finish(reason)
+        feed(reader, text, piece)
+        reader.finish("stop")
 
-    with copies() as copied:
-        calls = steps(reading, most=TOO_MANY)
-    return calls + copied[0] / COPIED
+    return counted(reading)
 
 
 def assert_linear(make: Callable[[int], str], piece: int, options: Options) -> None:
@@ -175,15 +183,29 @@ def test_arguments_that_flow_are_read_in_linear_time(answer: str) -> None:
     assert_linear(ANSWERS[answer], PIECE, Options(stream_arguments="incremental"))
 
 
-@pytest.mark.parametrize("state", ["closed", "open", "cut"])
-@pytest.mark.parametrize("dialect", [name for name, row in BY_ID.items() if grown(row, 100)])
-def test_a_character_of_a_long_call_costs_what_it_costs_in_a_short_one(dialect: str, state: str) -> None:
-    def told(size: int) -> float:
-        closed, opened = grown(BY_ID[dialect], size) or ("", "")
-        text, reason = (closed, "stop") if state == "closed" else (opened, "length" if state == "cut" else "stop")
-        return cost(text, 256, Options(), prompted=dialect, reason=reason) / size
+def costs_to_its_end(dialect: str, size: int, piece: int = 256) -> Iterator[float]:
+    """What reading a call costs that is closed, that stays open, and that is cut; until there it is counted once."""
+    closed, opened = grown(BY_ID[dialect], size) or ("", "")
+    same = len(opened) // piece * piece
+    factory = reader_factory(tools=AGENT_TOOLS, options=Options(), model="m", prompted=dialect)
+    so_far: float | None = None
+    for text, reason in ((closed, "stop"), (opened, "stop"), (opened, "length")):
+        assert text.startswith(opened[:same])
+        reader = factory()
+        if so_far is None:
+            so_far = counted(partial(feed, reader, text[:same], piece))
+        else:
+            feed(reader, text[:same], piece)
+        yield so_far + counted(partial(feed, reader, text[same:], piece)) + counted(partial(reader.finish, reason))
 
-    assert told(1 << 18) <= MOST * told(1 << 15)
+
+@pytest.mark.parametrize("dialect", [name for name, row in BY_ID.items() if grown(row, 100)])
+def test_a_character_of_a_long_call_costs_what_it_costs_in_a_short_one(dialect: str) -> None:
+    short, long = 1 << 15, 1 << 18
+    for state, once, more in zip(
+        ("closed", "open", "cut"), costs_to_its_end(dialect, short), costs_to_its_end(dialect, long), strict=True
+    ):
+        assert more / long <= MOST * once / short, state
 
 
 MOST_IN_A_TURN = 30_000
