@@ -15,6 +15,7 @@ of a request that ends with an error event instead of a cut, and starts a replac
   it then ends by itself.
 """
 
+import gc
 import linecache
 import os
 import selectors
@@ -615,6 +616,7 @@ def supervise(settings: Settings, environ: Mapping[str, str]) -> int:
     lanes = open_lanes(settings.host, settings.port, settings.workers)
     # Before anything of ours has a thread.
     zygote = Zygote.forked(environ, time.monotonic() + Pacing().start_s) if can_adopt() else None
+    gc.set_threshold(700, 10, 10)  # Python's own: what was loaded is not looked at any more
     writer = configure_logging(level=settings.log_level, form=settings.log_format, secrets=settings.secrets())
     try:
         return Supervisor(settings, environ, lanes=lanes, zygote=zygote).run()

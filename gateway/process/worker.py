@@ -4,7 +4,12 @@ Started as `python -m gateway.process.worker PART` with the settings on its stan
 that its loop turns (every second), that it leaves, and how a reload went; `supervisor` tells the rest.
 """
 
-import gateway.process.lean  # noqa: F401 - before anything loads the log's library
+from gateway.process.lean import load_quietly
+
+if __name__ == "__main__":
+    load_quietly()
+
+import gateway.upstream.certificates  # noqa: F401 - before anything loads the library of its connections
 
 # isort: split
 

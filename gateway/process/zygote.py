@@ -11,7 +11,10 @@ worker is the supervisor's child. A worker that takes the place of one that fail
 all where a system cannot do this.
 """
 
-import gateway.process.lean  # noqa: F401 - before anything loads the log's library
+from gateway.process.lean import load_quietly
+
+if __name__ == "__main__":
+    load_quietly()
 
 # isort: split
 
@@ -116,7 +119,7 @@ class Zygote:
     def forked(cls, environ: Mapping[str, str], due: float) -> Self:
         """A fork of this very process, which must have no threads yet."""
         # The collector writes into what it looks at, which would be shared no more.
-        gc.collect()
+        gc.collect(0)
         gc.freeze()
         ours, theirs = socket.socketpair()
         pid = os.fork()
@@ -204,9 +207,8 @@ def _load() -> None:
 
     load_ahead()
     linecache.clearcache()  # the methods that attrs has written wait there for a debugger
-    gc.collect()
+    gc.collect(0)
     gc.freeze()
-    gc.disable()
 
 
 def _forking(control: socket.socket) -> int:
@@ -259,7 +261,6 @@ def _work(part: dict[str, Any], handed: Sequence[int]) -> NoReturn:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with suppress(OSError), open("/proc/self/comm", "w") as name:
             name.write("toolgate-worker")
-        gc.enable()
         channel, file = handed
         with os.fdopen(file, "rb") as data:
             settings = pickle.load(data)  # noqa: S301 - from our parent, through an anonymous file of its own

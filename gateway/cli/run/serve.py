@@ -109,8 +109,9 @@ def _inspecting(options: Mapping[str, Any]) -> Iterator[None]:
 
 def _run(settings: Settings, environ: Mapping[str, str]) -> int:
     """In as many processes as the settings say, until a signal ends it; gives the exit code."""
-    import gateway.process.lean  # noqa: F401 - before anything loads the log's library
+    from gateway.process.lean import load_quietly  # before anything loads the log's library
 
+    load_quietly()
     if settings.workers > 1:
         # Here: a supervisor needs nothing of what serves, which is half of its start and of its memory.
         from gateway.process.supervisor import supervise
