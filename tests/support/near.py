@@ -24,8 +24,8 @@ import msgspec
 import pytest
 
 __all__ = [
-    *("ALWAYS", "BUDGET_S", "ROOM", "ROOT", "Item", "Near", "changed_files", "distances", "ranks", "spend", "summary"),
-    "words_of",
+    *("ALWAYS", "BUDGET_S", "BY_FOLDER", "DOCUMENTED", "NO_GIT", "ROOM", "ROOT", "THROUGH_ALL", "Item", "Near"),
+    *("changed_files", "distances", "ranks", "spend", "summary", "words_of"),
 ]
 
 ROOT = Path(__file__).parents[2]
@@ -67,17 +67,23 @@ BY_FOLDER = {
 }
 """Files that nobody imports, and whose tests they are. Documents belong to `DOCUMENTED`."""
 DOCUMENTED = ("tests/test_docs.py", "tests/deploy/test_readme.py", "tests/strategies/test_strategies_readme.py")
-OF_ALL = ("tests/conftest.py", "pyproject.toml")
+NO_GIT = "what git does not tell"
+OF_ALL = ("tests/conftest.py", "pyproject.toml", NO_GIT)
 """What no test is far from."""
 
 
 def _git(*arguments: str) -> list[str]:
-    told = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    try:
+        told = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    except OSError:
+        return []
     return told.stdout.splitlines() if told.returncode == 0 else []
 
 
 def changed_files() -> frozenset[str]:
     """What differs from where this branch left `main` (on `main`: from the last commit), and what git does not know."""
+    if not _git("rev-parse", "HEAD"):
+        return frozenset({NO_GIT})
     base = _git("merge-base", "HEAD", "main") or ["HEAD"]
     return frozenset(
         _git("diff", "--name-only", "--no-renames", base[0]) + _git("ls-files", "--others", "--exclude-standard")
@@ -365,8 +371,8 @@ def _some(cases: Sequence[Item], number: int, words: Collection[frozenset[str]])
 def spend(items: Sequence[Item], words: Collection[frozenset[str]] = ()) -> list[Item]:
     """The tests that there is time for, those that are near first.
 
-    First whole tests of what changed by itself; then some cases of each test; then, from the nearest on, the others
-    of their cases; and those that would take much of what is left at the very end.
+    First whole tests of what changed by itself, for half of the time at most; then some cases of each test; then, from
+    the nearest on, the others of their cases; and those that would take much of what is left at the very end.
     """
     functions: dict[str, list[Item]] = defaultdict(list)
     for item in items:
@@ -386,7 +392,7 @@ def spend(items: Sequence[Item], words: Collection[frozenset[str]] = ()) -> list
                     left_s -= (number - had) * first.each_s
         return left_s
 
-    left_s = pay(BUDGET_S, OWN_SHARE, 1, range(1))
+    left_s = BUDGET_S / 2 + pay(BUDGET_S / 2, OWN_SHARE, 1, range(1))
     left_s = pay(left_s, SHARE, ONE_IN)
     left_s = pay(left_s, SHARE, 1)
     pay(left_s, OWN_SHARE, 1)
@@ -403,7 +409,8 @@ class Near:
         if "not system" in config.option.markexpr:
             found = {path: rank for path, rank in found.items() if not path.startswith("tests/system/")}
         concerns_all = any(file in files for file in OF_ALL)
-        nearest = sorted(found, key=lambda path: (found[path], path))[: None if concerns_all else FILES]
+        files_at_most = len(found) if concerns_all else max(FILES, sum(rank == 0 for rank in found.values()))
+        nearest = sorted(found, key=lambda path: (found[path], path))[:files_at_most]
         self.files: list[str] = files
         self.ranks: dict[str, int] = {path: found[path] for path in nearest}
         self.farther = len(found) - len(nearest)
