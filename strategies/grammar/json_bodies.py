@@ -65,7 +65,7 @@ def python_arguments(cur: Cursor, call: Target) -> Steps:
 def attribute_arguments(cur: Cursor, call: Target) -> Steps:
     """Read `KEY="VALUE"` pairs into `call`, if one begins here; what holds more than texts is refused."""
     values: dict[str, object] = {}
-    while (key := (yield from _attribute(cur))) is not None:
+    while (key := (yield from _attribute(cur, call))) is not None:
         value: str = yield from cur.match(_ATTRIBUTE_VALUE, _LONGEST_ATTRIBUTE)
         if key in values or not (yield from cur.lit('"')):
             raise Reject("attributes are broken", attempted=True)
@@ -76,11 +76,14 @@ def attribute_arguments(cur: Cursor, call: Target) -> Steps:
     return bool(values)
 
 
-def _attribute(cur: Cursor) -> Steps:
+def _attribute(cur: Cursor, call: Target) -> Steps:
     """Consume a key with what stands between it and its value; None where there is none."""
     cur.anchor = start = cur.offset
     key: str | None = (yield from cur.match(_ATTRIBUTE_KEY, 64)) or None
     if key is not None and not (yield from cur.lit('="')):
+        # Where a value without quotes ends, nothing says: https://github.com/ml-explore/mlx-lm/pull/792
+        if key in call.schema.properties and (yield from cur.starts("=")):
+            raise Reject("a value without quotes", attempted=True)
         key = None
     if key is None:
         cur.back(start)

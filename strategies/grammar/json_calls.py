@@ -120,7 +120,11 @@ def _wrapped(value: dict[str, Any]) -> list[dict[str, Any]] | None:
     if value.get("method") == "tools/call" and _is_named(value.get("params")):
         return [value["params"]]
     inner = value.get("function")
-    return [inner] if _is_named(inner) else None
+    if not _is_named(inner):
+        return None
+    # The arguments beside the function, not in it: https://github.com/groq/groq-typescript/issues/28
+    beside = {key: value[key] for key in CONTAINER_KEYS if key in value}
+    return [inner if inner.keys() & set(CONTAINER_KEYS) else {**inner, **beside}]
 
 
 def _is_named(value: object) -> TypeGuard[dict[str, Any]]:

@@ -51,6 +51,7 @@ _WRAPPERS = (
     "functioncall",
     "function-call",
     "tool-call",
+    "tool-use",
     "TOOL_CALL",
     "ToolCall",
     "use_tool",

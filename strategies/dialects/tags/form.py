@@ -306,8 +306,13 @@ def begin_call(call: Call, arguments: Arguments) -> None:
         arguments.begin(call.name)
 
 
-def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Generator[Draft | None, None, None]:
-    """The call behind its opener: its parameters or JSON body, its closer; yields its draft."""
+def read_call(
+    cur: Cursor, call: Call, hint: object, arguments: Arguments, *, meant: bool = False
+) -> Generator[Draft | None, None, None]:
+    """The call behind its opener: its parameters or JSON body, its closer; yields its draft.
+
+    `meant`: what stands before it says that it is one, whatever follows.
+    """
     way = Way.of(hint)
     call.in_lines = (yield from cur.ws()) > 0
     first = yield from cur.peek(1)
@@ -322,7 +327,8 @@ def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Ge
         yield (yield from draft_of(cur, call))
         return
     if first != "<" or not (yield from _opens_well(cur, call)):
-        raise Reject("no parameter")
+        # `<parameter=command=view</parameter>`: https://github.com/OpenHands/OpenHands/pull/10539
+        raise Reject("no parameter", attempted=meant or (yield from cur.starts("<parameter=")), name=call.name)
     if not (yield from _holds_container(cur, call)):
         begin_call(call, arguments)
     yield from read_parameters(cur, call, way, arguments)

@@ -190,6 +190,13 @@ def _parse_named(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
     """`<function>`, the name as an element of its own, then parameters: closers of any family follow."""
+    # The server took the tag's beginning for a stop: https://github.com/anthropics/anthropic-sdk-python/issues/936
+    if opening.marker[0] == "=":
+        cur.pos += len(opening.marker)
+        call = Call.of(INVOKE, context, opening.marker[2:-2])
+        call.mends.append("call_opener_broken")
+        yield from read_call(cur, call, opening.hint, arguments)
+        return
     is_whole = opening.marker == _FUNCTION
     cur.pos += len(opening.marker) if is_whole else len("<name>")
     yield from cur.ws()
@@ -314,7 +321,10 @@ LOST_HEAD = Dialect(
     id="named_function",
     family="invoke",
     level="C",
-    line_openers=lambda context: (_FUNCTION, *(f"<name>{name}" for name in context.tools.names)),
+    line_openers=lambda context: (
+        _FUNCTION,
+        *(head for name in context.tools.names for head in (f"<name>{name}", f'="{name}">')),
+    ),
     parse=_parse_named,
     example='<function>\n<name>read</name>\n<parameter name="filePath">src/app.py</parameter>\n</function>',
 )

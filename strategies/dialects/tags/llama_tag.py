@@ -21,19 +21,25 @@ __all__ = ["LLAMA3_TAG"]
 
 _NOISY = re.compile(r"""<\{\s*["']function=(?P<name>[\w.:/-]{1,128})["']\s*\}>\Z""")
 _NAME_RUN = re.compile(r"[\w.:/-]*")
+# What Llama on Groq writes around the object when it mixes this form with others:
+# https://github.com/tashfeenahmed/freellmapi/issues/291 https://github.com/blogminhquy/javis-os/pull/63
+_OPENERS = ("<function=", "<function(", "(function=")
+_BETWEEN = re.compile(r"[=,(\[>)\s]*")
+_BEHIND = re.compile(r"""[)\]">\s]*""")
 
 
 def _parse(
     cur: Cursor, context: Context, opening: Opening, _arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
     call = yield from _head(cur, context)
-    yield from cur.ws()
-    if (yield from cur.peek(1)) != "{":
-        raise Reject("no JSON inside")
+    yield from cur.match(_BETWEEN, 8)
+    first = yield from cur.peek(1)
+    if first != "{":
+        # Where the first brace is lost, so may be more.
+        raise Reject("no JSON inside", attempted=first == '"', name=call.name)
     yield from json_arguments(cur, call, FUNCTION.closer, opening.hint)
-    yield from cur.ws()
     # The bracket moved behind the object: https://github.com/huggingface/smolagents/issues/1119
-    if (yield from cur.lit(">")):
+    if (yield from cur.match(_BEHIND, 8)).strip():
         call.mends.append("stray_closer")
     end = yield from read_call_end(cur, call, Way())
     yield (yield from draft_of(cur, call, end))
@@ -45,7 +51,7 @@ def _head(cur: Cursor, context: Context) -> Steps:
     if found:
         cur.pos += len(tag)
         name = group(found, "name")
-    elif (yield from cur.lit("<function=")):
+    elif (yield from cur.lits(_OPENERS)):
         name = yield from cur.match(_NAME_RUN, 128)
     else:
         raise Reject("no function")
@@ -63,7 +69,7 @@ LLAMA3_TAG = Dialect(
     id="llama3_tag",
     family="tool_call",
     level="C",
-    openers=lambda _context: ("<function=", "<function ", '<{"function='),
+    openers=lambda _context: (*_OPENERS, "<function ", '<{"function='),
     parse=_parse,
     models=("llama-3*", "llama3*", "*functionary*"),
     renderer=JsonRenderer(

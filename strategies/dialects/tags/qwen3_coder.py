@@ -58,7 +58,8 @@ def _parse(
     # Hermes' JSON, GLM's pairs and this share an opener; a name that nobody declared may be any of their words.
     if call.tool is None and not opening.marker.startswith("<seed:") and context.prompted != QWEN3_CODER.id:
         raise Reject("unknown tool", name=call.name)
-    yield from read_call(cur, call, opening.hint, arguments)
+    # Only the parameter's opener is lost: https://github.com/lidge-jun/opencodex/issues/5499
+    yield from read_call(cur, call, opening.hint, arguments, meant=call.tool is not None)
 
 
 def _parse_seed(

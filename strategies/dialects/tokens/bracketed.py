@@ -1,6 +1,7 @@
 """Calls between markers in square brackets, and Functionary's tokens.
 
     Qwen3        ( "[Tool call:" | "[Calling tool:" ) NAME [ "(" [ object ] ")" ] "]"
+    OpenClaw     "[Tool Call:" NAME [ "(ID:" ID ")" ] "]" "Arguments:" object
     LM Studio    "[TOOL_REQUEST]" object "[END_TOOL_REQUEST]"
     TOOL_CALL    "[TOOL_CALL]" ( arrows | object ) "[/TOOL_CALL]"
     arrows       "{" "tool" "=>" NAME "," "args" "=>" "{" { "--" KEY value } "}" "}"
@@ -37,7 +38,9 @@ __all__ = ["ARROWS", "CALLING_TOOL", "FUNCTIONARY_V2", "TOOL_REQUEST"]
 _NAME = re.compile(r"[\w.:/-]*")
 _KEY = re.compile(r"[\w-]*")
 _ARROWS_END = "[/TOOL_CALL]"
-_CALLINGS = ("[Tool call:", "[Calling tool:")
+_CALLINGS = ("[Tool call:", "[Tool Call:", "[Calling tool:")
+_ARGUMENTS = "Arguments:"
+_ID = re.compile(r"[\w .:|-]*")
 # MiniMax M2: https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/1177
 _JSON = marked_json((_ARROWS_END,), form="hermes")
 _PLAIN_STRING = re.compile(r"[^\\'\"]*")
@@ -186,11 +189,34 @@ def _parse_calling(
         raise Reject("unknown_tool", name=name)
     yield from cur.ws()
     payload = Payload(value={})
-    if (yield from cur.lit("(")):
+    if (yield from cur.lit("(ID:")):
+        # OpenClaw shows past calls so to models that cannot read others: https://github.com/openclaw/openclaw/issues/989
+        yield from cur.match(_ID, 128)
+        if not (yield from cur.lit(")")):
+            raise Reject("no call")
+    elif (yield from cur.lit("(")):
         payload = yield from _object(cur, context, opening, found[0])
     if not (yield from cur.lit("]")):
         raise Reject("no call")
+    payload = (yield from _object_behind(cur, context, opening, found[0])) or payload
     yield from (yield from named_drafts(cur, context, name, payload, "hermes"))
+
+
+def _object_behind(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps:
+    """The object behind the bracket and `Arguments:`, if that word stands there."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    found = (yield from cur.lit(_ARGUMENTS)) is True
+    if not found:
+        cur.back(start)
+    cur.anchor = None
+    if not found:
+        return None
+    yield from cur.ws()
+    payload = yield from read_arguments(cur, context, opening, STOPS, tool=tool)
+    if payload is None:
+        raise Reject("no arguments", attempted=True)
+    return evolve(payload, steps=(*payload.steps, *(yield from read_surplus(cur))))
 
 
 def _object(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps:
@@ -259,6 +285,7 @@ CALLING_TOOL = Dialect(
     level="C",
     openers=lambda _context: _CALLINGS,
     parse=_parse_calling,
+    results=("[Tool Result for ID ",),
     carriers=("", "tool_call", "tool"),
     example='[Calling tool: read({"filePath": "src/app.py"})]',
 )

@@ -39,10 +39,13 @@ _TAG = re.compile(r"<\|(?:open|close)\|>")
 # Room for an argument's opening tag with a key as long as `_ARGUMENT_OPENS` takes; a tag that is longer decides nothing
 # and holds up no text.
 _LOOK_AHEAD = 160
-_AROUND = ("response", "message", "tools", "think")
-_CALL_OPENS = re.compile(r"<\|open\|>\s*+call\s++tool=")
+# The last two where tokens between two tags are lost: https://github.com/can1357/oh-my-pi/issues/8495
+_AROUND = ("response", "message", "tools", "think", "toolsmessage", "toolstoolsmessage")
+_CALL_OPENS = re.compile(r"<\|open\|>\s*+(?:tools)?call\s++tool=")
 _CALL_CLOSES = re.compile(r"<\|close\|>\s*+call\s*+<\|sep\|>")
-_CALL_ENDS = re.compile(_CALL_CLOSES.pattern + r"\s*+(?:<\|open\|>\s*+call\s|<\|close\|>\s*+tools\b|\Z)")
+_CALL_ENDS = re.compile(
+    _CALL_CLOSES.pattern + r"\s*+(?:<\|open\|>\s*+call\s|<\|close\|>\s*+tools(?:(?:tools)?message)?\b|\Z)"
+)
 _SECTION_TAG = re.compile(r"<\|(open|close)\|>\s*+tools\s*+<\|sep\|>")
 _ARGUMENT_OPENS = re.compile(r'<\|open\|>\s*+argument\s++key="([^"\n]{1,128})"')
 
@@ -138,6 +141,8 @@ def _opens(cur: Cursor) -> Steps:
         return None
     yield from cur.ws()
     kind = yield from cur.match(_WORD, 16)
+    if kind == "toolscall":
+        kind = "call"
     return kind if kind in ("tools", "call", "argument") else None
 
 

@@ -54,6 +54,10 @@ PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
 """What no parameter is called that was not declared."""
 
 
+_SOLE_ELEMENT = re.compile(r"\s*+<([\w-]{1,64})>([^<>]*+)</\1>\s*+")
+_LONGEST_ELEMENT = 1 << 12
+
+
 def tools_named(context: Context, name: str) -> tuple[Tool, ...]:
     """The tools that a tag of this name may mean: the declared one, else those a name like it stands for."""
     tool = context.find(name)
@@ -225,6 +229,11 @@ class TagCall:
         self._resolved.clear()
         texts = self.texts.setdefault(key, [])
         prop = self.schema.prop(key)
+        # `<file><path>.</path></file>`, which one tool has, for others: https://github.com/Kilo-Org/kilocode/pull/4099
+        inner = None if prop.body or not prop.is_string else _SOLE_ELEMENT.fullmatch(text[:_LONGEST_ELEMENT])
+        if inner is not None and self.parameter(inner[1]) == key:
+            self.mends.append("element_unwrapped")
+            text = inner[2].strip()
         if not texts or "array" in prop.types:
             texts.append(text)
         elif prop.body and prop.is_string:
