@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
-from gateway.answer.facts import Facts, delivered
+from gateway.answer.facts import NO_CALLS, Facts, delivered
 from gateway.answer.queue import Pending
 from gateway.answer.quiet import Deaf
 from gateway.answer.stages import GuardedReader, Hold, Repeats, Shaper, Stage
 from gateway.answer.stages.thoughts import ENDS, Thoughts
 from gateway.answer.stages.transcript import Transcript
 from gateway.answer.structured.holding import HeldCall
-from gateway.answer.structured.review import Review, Reviewed
+from gateway.answer.structured.review import CallFacts, Review, Reviewed
 from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
 from gateway.wire.chat_chunks import Delta, any_in, args_template, call_start_chunk, has_reasoning, is_given
@@ -129,6 +129,8 @@ class Choice:
             taken_ids=terms.taken_ids,
             next_id=terms.next_id,
         )
+        if facts.structured is NO_CALLS:
+            facts.structured = CallFacts()
         self.review = Review(terms, self.native, facts.structured)
         self.broken_structured: list[Reviewed] = []
         """Structured calls that may be asked for again."""

@@ -15,7 +15,7 @@ from gateway.core.sentences import furthest
 from gateway.wire.chat_chunks import token_counts
 from strategies.mapping.answers import Translation
 
-__all__ = ["Delivered", "Facts", "delivered"]
+__all__ = ["NO_CALLS", "Delivered", "Facts", "delivered"]
 
 SHELL = "shell"
 
@@ -36,6 +36,10 @@ def delivered(verdict: Verdict, arguments: str) -> Delivered:
     return Delivered(verdict=verdict, size=len(arguments), command=command, arguments=arguments)
 
 
+NO_CALLS = CallFacts()
+"""Of answers that nobody has looked through for any; nothing is ever added to it."""
+
+
 class Facts(Struct):
     """What one answer leaves behind for the log and the metrics."""
 
@@ -52,7 +56,7 @@ class Facts(Struct):
     native_calls: int = 0
     unusable_calls: int = 0
     """Structured calls whose arguments are no JSON object."""
-    structured: CallFacts = field(default_factory=CallFacts)
+    structured: CallFacts = field(default_factory=lambda: NO_CALLS)
     """Its structured calls, as they stand to what was declared."""
     broken_calls: int = 0
     """Calls that were plainly meant, stayed text, and were the answer's only ones."""

@@ -297,7 +297,7 @@ async def _whole(
     else:
         response = json_response(state.telling.whole(answer))
         await keep_answer(state)
-    response.headers.extend(response_headers(reply.headers, also_dropped=OWN_HEADERS))
+    response_headers(reply.headers, also_dropped=OWN_HEADERS, behind=response.headers)
     return await state.send(response)
 
 

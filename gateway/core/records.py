@@ -90,8 +90,11 @@ class CallRecord:
     """The call it became or would have become: a JSON object with name and arguments."""
 
 
-class RequestRecord(msgspec.Struct, kw_only=True):  # nobody changes it; with fifty fields all else takes longer to make
-    """One request of the main job and its answer."""
+class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One request of the main job and its answer.
+
+    Nobody changes one. What is as it is by default is not written: a store keeps twice as many.
+    """
 
     id: str
     at: float

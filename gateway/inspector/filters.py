@@ -20,6 +20,10 @@ _IN_RECORDS = {"model": "model", "tool": "tool", "dialect": "dialect", "arm": "a
 """Keys whose values stand in a record's JSON text under this name; those of tools in lists of names too."""
 
 
+_UNSAID = {"arm": "live", "dialect": "none"}
+"""What a record's JSON text does not say, as it is so by default."""
+
+
 class BadFilter(ValueError):
     """What was typed is no filter, in words for who typed it."""
 
@@ -160,7 +164,7 @@ def _piece(term: _Term) -> str:
     if any(sign in term.value for sign in '"\\'):
         return ""
     literal = _GLOB.split(term.value, maxsplit=1)[0]
-    if not literal:
+    if not literal or _UNSAID.get(name, "").startswith(literal):
         return ""
     # Of a pattern only the beginning is certain, so the quote that would end it is left off.
     spelt = json.dumps(literal)[: None if literal == term.value else -1]

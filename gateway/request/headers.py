@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -176,17 +177,25 @@ def request_headers(
     return sent
 
 
-def response_headers(upstream: Headers, *, also_dropped: frozenset[str] = frozenset()) -> CIMultiDict[str]:
-    """What comes back to the client: the upstream's end-to-end headers with values that can be sent."""
-    dropped = NOT_CLIENT | also_dropped
+def response_headers(
+    upstream: Headers, *, also_dropped: frozenset[str] = frozenset(), behind: CIMultiDict[str] | None = None
+) -> CIMultiDict[str]:
+    """What comes back to the client: the upstream's end-to-end headers with values that can be sent, `behind` others
+    if there are some."""
+    dropped = _dropped_with(also_dropped)
     if "Connection" in upstream:
         dropped |= named_by_connection(upstream["Connection"])
-    passed: CIMultiDict[str] = CIMultiDict()
+    passed: CIMultiDict[str] = CIMultiDict() if behind is None else behind
     # A value with control characters or undecodable bytes would fail, or split the message, when it is written.
     for name, value in upstream.items():
         if name.lower() not in dropped and value.isprintable() and name.isascii():
             passed.add(name, value)
     return passed
+
+
+@lru_cache(maxsize=8)
+def _dropped_with(others: frozenset[str]) -> frozenset[str]:
+    return NOT_CLIENT | others
 
 
 def without_client_wire(headers: Headers) -> CIMultiDict[str]:

@@ -152,7 +152,8 @@ def test_what_is_no_filter_says_so(text):
 
 
 def test_pieces_of_json_are_asked_for_only_where_the_spelling_is_known():
-    assert parsed("arm:live dialect:her*").holding == ('"arm":"live"', '"dialect":"her')
+    assert parsed("arm:dry_run dialect:her*").holding == ('"arm":"dry_run"', '"dialect":"her')
+    assert parsed("arm:live arm:l* dialect:n*").holding == (), "records do not say what is so by default"
     assert parsed("model:qwen* tool:read").holding == ('"model":"qwen', '"read"')
     assert parsed("model:*x -arm:live reason:none tool:é").holding == ()
 

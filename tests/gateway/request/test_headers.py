@@ -1,6 +1,7 @@
 """"""
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from gateway.kinds.openai import OpenAiKind
-from gateway.request.headers import bearer_token, request_headers, request_id, response_headers, trace_id
+from gateway.request.headers import bearer_token, new_id, request_headers, request_id, response_headers, trace_id
 from gateway.request.responses import Whole, json_response
 
 
@@ -180,3 +181,18 @@ async def test_a_value_cannot_split_it(port: int, value: str) -> None:
 
 def test_json_says_so() -> None:
     assert json_response(b"{}", status=404).headers["Content-Type"] == "application/json"
+
+
+def test_a_forked_process_gives_ids_of_its_own():
+    own = new_id()
+    told, tells = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(tells, "".join(new_id() for _ in range(200)).encode())
+        os._exit(0)
+    os.close(tells)
+    with os.fdopen(told) as read:
+        theirs = set(read.read().split("req_")[1:])
+    os.waitpid(child, 0)
+    assert len(theirs) == 200
+    assert not theirs & {each.removeprefix("req_") for each in (own, *(new_id() for _ in range(200)))}
