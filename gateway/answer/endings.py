@@ -106,7 +106,7 @@ class Endings:
         # SDKs take an end without a word for a success, so what was cut off has to end in an error:
         # https://github.com/openai/openai-python/blob/main/src/openai/_streaming.py
         if error is None and unfinished:
-            error = UpstreamTruncated("the model server's answer ended too early")
+            error = UpstreamTruncated("connection lost: the model server's answer ended too early")
         if error is None:
             # Some servers never send it: https://github.com/oobabooga/textgen/issues/4778
             self._facts.mended["done_missing"] += 1

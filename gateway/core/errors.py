@@ -26,6 +26,7 @@ __all__ = [
     "Overloaded",
     "PreviousResponseNotFound",
     "RateLimited",
+    "ThreadUnsupported",
     "TooManyTools",
     "Unauthenticated",
     "UnknownEncoding",
@@ -88,6 +89,15 @@ class UnsupportedParameter(ClientError):
     """A field that asks for what only the vendor's own server has; `param` names it."""
 
     code = "unsupported_parameter"
+
+
+# Clients of Anthropic's SDK send a conversation's first request so by themselves, and go on without a thread at this
+# word; left unread, the field would cost all that stands in front of the last message:
+# https://github.com/anthropics/anthropic-sdk-python
+class ThreadUnsupported(ClientError):
+    """A `thread` of Messages: only the vendor's own server keeps one, so each request has to hold all of its messages."""
+
+    code = "thread_unsupported_request"
 
 
 class PreviousResponseNotFound(ClientError):
@@ -193,7 +203,8 @@ class UpstreamError(GatewayError):
     """The model server is at fault."""
 
     status = 502
-    type = "upstream_error"
+    # Not a type of our own: OpenCode asks again by such words, and ends its work at any it does not know.
+    type = "server_error"
     cause: Cause | None = None
 
 

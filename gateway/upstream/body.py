@@ -32,7 +32,9 @@ _PLAIN_SIZE = re.compile(rb"[1-9A-Fa-f][0-9A-Fa-f]{0,2}")
 _BEGUN = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*+(?:;[^\r\n]*+)?\r?")
 SIZES: dict[bytes, int] = {}
 """What sizes of chunks mean that have come in the plainest form: as many as that form has."""
-_CLOSED = "the model server closed the connection within its answer"
+# "Connection lost" are the words by which pi and OpenCode know that they may ask again:
+# https://github.com/badlogic/pi-mono/blob/main/packages/coding-agent/src/core/agent-session.ts
+_CLOSED = "connection lost: the model server closed it within its answer"
 
 
 class Body(Struct, kw_only=True):

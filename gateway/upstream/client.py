@@ -359,7 +359,7 @@ def _of_head(error: Exception) -> GatewayError:
         error, aiohttp.ClientResponseError | aiohttp.InvalidURL | aiohttp.http_exceptions.HttpProcessingError
     ):
         return UpstreamBadReply("the model server's answer is not valid HTTP")
-    return UpstreamDisconnected("the model server closed the connection without an answer")
+    return UpstreamDisconnected("connection lost: the model server closed it without an answer")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -67,7 +67,7 @@ def stream_to_body(data: bytes) -> bytes:
         raise UpstreamBadReply("the model server's answer is not a chat completion") from error
     # An answer that was cut would pass for a whole one, and its last call would be carried out as far as it came.
     if not done and not all(choice.is_finished for choice in choices.values()):
-        raise UpstreamTruncated("the model server's answer ended too early")
+        raise UpstreamTruncated("connection lost: the model server's answer ended too early")
     answer["object"] = "chat.completion"
     answer["choices"] = whole
     return msgspec.json.encode(answer)

@@ -164,6 +164,9 @@ async def test_u5_a_reset_between_events_keeps_what_came(gateway, upstream, clie
     got = await ask(client, running.url, asked(tools))
     assert got.content == "one two"
     assert got.error == "upstream_disconnected"
+    # By these words agents know that they may ask again, as they do where a server breaks off by itself.
+    assert b'"type":"server_error"' in got.body
+    assert b"connection lost" in got.body
 
 
 @pytest.mark.parametrize("model", ["deepseek-chat", "qwen3-coder"])

@@ -370,6 +370,28 @@ async def test_a_tool_round_trip_of_messages_is_completed(
     assert "sunny, 21 degrees" in "".join(block.text for block in told.content if block.type == "text")
 
 
+@anthropic.beta_async_tool
+async def get_weather(city: str, days: int) -> str:
+    """What the weather is like in a city."""
+    return f"sunny, {20 + days} degrees in {city}"
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_its_tool_runner_goes_on_without_a_thread(
+    demo_gateway: Callable[..., Awaitable[Gateway]], streamed: bool
+) -> None:
+    running = await demo_gateway()
+    said = ""
+    async with messages_sdk(running) as client:
+        runner: Any = client.beta.messages.tool_runner(
+            model="demo-xml", max_tokens=1000, messages=[QUESTION], tools=[get_weather], stream=streamed
+        )
+        async for answer in runner:
+            message = await answer.get_final_message() if streamed else answer
+            said = "".join(block.text for block in message.content if block.type == "text")
+    assert "sunny, 23 degrees in Paris" in said
+
+
 async def test_a_plain_question_gets_its_plain_answer_in_messages(
     demo_gateway: Callable[..., Awaitable[Gateway]],
 ) -> None:

@@ -278,6 +278,6 @@ def gathered(feed: Feed, answer: Answer, body: bytes, at_end: Callable[[], None]
     feed.finish(at_end)
     if answer.is_ended:
         return Reply(status=200, body=answer.body())
-    fault = feed.fault or UpstreamTruncated("the model server's answer ended too early")
+    fault = feed.fault or UpstreamTruncated("connection lost: the model server's answer ended too early")
     status = fault.upstream_status if isinstance(fault, UpstreamRejected) else fault.status
     return Reply(status=status, body=msgspec.json.encode(fault.body()), retry_after_s=fault.retry_after_s)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.errors import GatewayError, Overloaded, UpstreamRejected
+from gateway.core.errors import GatewayError, Overloaded, ThreadUnsupported, UpstreamRejected
 from gateway.surfaces.too_long import Overflow, overflow_in, words_of
 
 __all__ = ["OVERLOADED", "error_body", "error_of", "told_error"]
@@ -50,6 +50,9 @@ def error_of(error: GatewayError, *, status: int, request_id: str) -> tuple[int,
         return 400, error_body("invalid_request_error", _too_long(overflow), request_id)
     if _is_own(payload) and payload is not None:
         return status, payload
+    if isinstance(error, ThreadUnsupported):
+        details = {"error_code": error.code, "unsupported": [error.param]}
+        return status, error_body("invalid_request_error", error.message, request_id, details)
     kind = _BY_STATUS.get(status, "invalid_request_error" if 400 <= status < 500 else "api_error")
     return status, error_body(kind, _message(error, payload), request_id)
 
@@ -67,9 +70,10 @@ def told_error(error: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": told or "api_error", "message": message if isinstance(message, str) and message else "error"}
 
 
-def error_body(kind: str, message: str, request_id: str) -> bytes:
-    """An error body."""
-    return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id})
+def error_body(kind: str, message: str, request_id: str, details: Mapping[str, Any] | None = None) -> bytes:
+    """An error body; by its `details` an SDK knows what it can do about it."""
+    error = {"type": kind, "message": message, **({} if details is None else {"details": details})}
+    return msgspec.json.encode({"type": "error", "error": error, "request_id": request_id})
 
 
 def _message(error: GatewayError, payload: bytes | None) -> str:

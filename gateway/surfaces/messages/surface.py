@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from gateway.core.errors import GatewayError, InvalidRequest
+from gateway.core.errors import GatewayError, InvalidRequest, ThreadUnsupported
 from gateway.surfaces.checks import MAX_ITEMS, bounded, effort_for, limit_field, token_limit
 from gateway.surfaces.messages.carrier import MessagesCarrier
 from gateway.surfaces.messages.faults import error_of
@@ -88,6 +88,8 @@ def _accepted(body: dict[str, Any], model: str, situation: Situation) -> Asked:
     messages = bounded(body.get("messages"), MAX_ITEMS, "messages")
     if not messages:
         raise InvalidRequest("messages must not be empty", param="messages")
+    if body.get("thread") is not None:
+        raise ThreadUnsupported("no thread is kept here: send all messages with each request", param="thread")
     dropped = [] if _PLAIN.issuperset(body) else _unsent(body)
     tools = tools_of(body, partial(loaded_tools, messages), keeps_cache_control=server.keeps_cache_control)
     dropped += ["server_tool"] * len(tools.left_out)

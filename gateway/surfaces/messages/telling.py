@@ -316,7 +316,7 @@ class MessagesTelling:
         if self._heard is not None:
             self._heard.finish()
         if not self._blocks.is_over:
-            self._blocks.error({"message": "the model server's answer ended too early"})
+            self._blocks.error({"message": "connection lost: the model server's answer ended too early"})
         return self._taken()
 
     def whole(self, body: bytes) -> bytes:

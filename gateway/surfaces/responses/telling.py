@@ -166,7 +166,7 @@ class ResponsesTelling:
         if heard is not None and not self._is_over:
             heard.finish()
         if not self._is_over:
-            self.error(UpstreamTruncated("the model server's answer ended too early").body()["error"])
+            self.error(UpstreamTruncated("connection lost: the model server's answer ended too early").body()["error"])
         return self._frames.take()
 
     def whole(self, body: bytes) -> bytes:
@@ -175,7 +175,7 @@ class ResponsesTelling:
         hear_whole(body, self)
         # A whole answer can still be an error of its own; a stream could only end by one.
         if self.status == "failed" or not self._is_over:
-            raise UpstreamBadReply(self.fault.get("message", "the model server's answer ended too early"))
+            raise UpstreamBadReply(self.fault.get("message", "connection lost: the model server's answer ended too early"))
         return self.final
 
     def overhear(self, data: bytes) -> None:

@@ -270,7 +270,7 @@ def test_an_answer_that_is_none_is_a_fault_of_the_server(body: bytes) -> None:
     reply = in_chat(stream=False).answered(200, {}, body)
     assert isinstance(reply, Reply)
     assert reply.status == 502
-    assert json.loads(reply.body)["error"]["type"] == "upstream_error"
+    assert json.loads(reply.body)["error"]["type"] == "server_error"
 
 
 def test_token_and_cookies_go_into_headers() -> None:

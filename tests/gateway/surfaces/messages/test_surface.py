@@ -300,6 +300,8 @@ REFUSED: list[Any] = [
     ({"messages": [{"role": "user", "content": [text("x")] * 1025}]}, "1024"),
     ({"messages": [{"role": "user", "content": "x"}] * 8193}, "8192"),
     ({"max_tokens": 0}, "max_tokens"),
+    ({"thread": {"type": "create"}}, "thread"),
+    ({"thread": {"type": "continue", "previous_message_id": "msg_1"}}, "thread"),
     ({"stream": 1}, "stream"),
 ]
 
