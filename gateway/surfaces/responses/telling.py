@@ -175,7 +175,9 @@ class ResponsesTelling:
         hear_whole(body, self)
         # A whole answer can still be an error of its own; a stream could only end by one.
         if self.status == "failed" or not self._is_over:
-            raise UpstreamBadReply(self.fault.get("message", "connection lost: the model server's answer ended too early"))
+            raise UpstreamBadReply(
+                self.fault.get("message", "connection lost: the model server's answer ended too early")
+            )
         return self.final
 
     def overhear(self, data: bytes) -> None:
