@@ -95,7 +95,7 @@ class UnsupportedParameter(ClientError):
 # word; left unread, the field would cost all that stands in front of the last message:
 # https://github.com/anthropics/anthropic-sdk-python
 class ThreadUnsupported(ClientError):
-    """A `thread` of Messages: only the vendor's own server keeps one, so each request has to hold all of its messages."""
+    """A `thread` of Messages: only the vendor's own server keeps one, so each request has to hold all messages."""
 
     code = "thread_unsupported_request"
 
