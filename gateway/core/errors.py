@@ -93,7 +93,7 @@ class UnsupportedParameter(ClientError):
 
 # Clients of Anthropic's SDK send a conversation's first request so by themselves, and go on without a thread at this
 # word; left unread, the field would cost all that stands in front of the last message:
-# https://github.com/anthropics/anthropic-sdk-python
+# https://github.com/anthropics/anthropic-sdk-python/blob/main/src/anthropic/lib/threads/_thread_state.py
 class ThreadUnsupported(ClientError):
     """A `thread` of Messages: only the vendor's own server keeps one, so each request has to hold all messages."""
 
