@@ -16,12 +16,14 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import asyncio
 import gc
 import importlib
+import inspect
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial, wraps
 from importlib.metadata import EntryPoints, entry_points
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +61,10 @@ EXAMPLES = 100
 """How many it makes by default, at most: each run makes others, and `--many` makes ten times what a test asks for."""
 GC_THRESHOLDS = (20_000, 20, 20)
 """How often the collector looks: by default every long value has it go through all that earlier tests have left."""
+TOGETHER = 10
+"""So many cases of a test run as one, at most."""
+EVERYWHERE = {"event_loop_policy", "nobody_changes_what_all_requests_share", "no_processes_left", "request"}
+"""The fixtures of every test."""
 EVERY_FEW = 3
 """Of so many golden cases one goes through untouched."""
 SAME_LINES_AGAIN = frozenset(
@@ -149,8 +155,9 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of programs, and let two processes begin with them; leave out what takes minutes."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Mark the tests of programs, and let two processes begin with them; leave out what takes minutes; gather cases."""
     if "long" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
@@ -165,12 +172,66 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("cost") or _goes_again(item):
             item.add_marker("no_cover")
         _give_examples(item, config)
+    yield
+    if hasattr(config, "workerinput"):
+        items[:] = [each for _, cases in groupby(items, _test_of) for each in _gathered([*cases])]
     programs = [item for item in items if item.get_closest_marker("system")]
     items[:] = [item for item in items if not item.get_closest_marker("system")]
     # Each process is given a part of the list at first, all of one length: the second one's begins here.
     second = len(items + programs) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) - len(programs[::2])
     items[max(0, second) : max(0, second)] = programs[1::2]
     items[:0] = programs[::2]
+
+
+def _test_of(item: pytest.Item) -> object:
+    """What is one and the same for all cases of a test that asks for nothing but what tells them apart."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec") or not inspect.isfunction(item.obj):
+        return item
+    if inspect.iscoroutinefunction(item.obj) or is_hypothesis_test(item.obj):
+        return item
+    told: set[str] = set()
+    for mark in item.iter_markers():
+        if mark.name != "parametrize" or mark.kwargs.get("indirect"):
+            return item
+        names = mark.args[0]
+        told.update(map(str.strip, names.split(",")) if isinstance(names, str) else names)
+    return item.obj if told == item.callspec.params.keys() == {*item.fixturenames} - EVERYWHERE else item
+
+
+def _gathered(cases: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """By tens, as most of them take less time than pytest and its processes take for a test of its own.
+
+    Where tests run in one process, as those of named files do, each case is one.
+    """
+    if len(cases) == 1:
+        yield cases[0]
+        return
+    for part in (cases[at : at + TOGETHER] for at in range(0, len(cases), TOGETHER)):
+        first: Any = part[0]
+        yield pytest.Function.from_parent(
+            first.parent,
+            name=f"{first.originalname}[{len(part)} from {first.callspec.id}]",
+            callobj=_of_all({case.callspec.id: case for case in part}),  # type: ignore[attr-defined]
+            originalname=first.originalname,
+        )
+
+
+def _of_all(cases: dict[str, Any]) -> Callable[[], None]:
+    function = next(iter(cases.values())).obj
+
+    @wraps(function)
+    def of_all() -> None:
+        reading.run_all("the case", {case: partial(_run, item) for case, item in cases.items()})
+
+    of_all.__signature__ = inspect.Signature()  # type: ignore[attr-defined]
+    return of_all
+
+
+def _run(case: Any) -> None:
+    try:
+        case.obj(**case.callspec.params)
+    finally:
+        _forget()
 
 
 def _goes_again(item: pytest.Item) -> bool:
@@ -213,6 +274,10 @@ def no_processes_left() -> Iterator[None]:
 def nobody_changes_what_all_requests_share() -> Iterator[None]:
     """What is remembered of tools still says what was written, and is forgotten from one test to the next."""
     yield
+    _forget()
+
+
+def _forget() -> None:
     for known in list(known_texts._by_sample.values()):
         assert msgspec.json.decode(known.text) == known.value, "a value that all requests share was changed"
     known_texts.forget_all()

@@ -3,7 +3,7 @@
 import inspect
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any
 
 import pytest
@@ -14,6 +14,25 @@ from gateway.core.events import Args, Broken, Drop, End, Event, Note, Text
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options, Shape
 from strategies.reading.factory import Readers, reader_factory
+
+
+def run_all(name: str, cases: Mapping[str, Callable[[], None]]) -> None:
+    """Run them all, and name those that fail; where one is skipped and none fails, so are they all."""
+    failed: dict[str, BaseException] = {}
+    skipped: list[BaseException] = []
+    for case, work in cases.items():
+        try:
+            work()
+        except pytest.skip.Exception as skip:
+            skipped.append(skip)
+        except (Exception, pytest.fail.Exception) as fault:  # noqa: BLE001 - each is told below
+            fault.add_note(f"where {name} is {case}")
+            failed[case] = fault
+    if failed:
+        told = f"{len(failed)} of {len(cases)} fail, where {name} is {', '.join(failed)}"
+        raise BaseExceptionGroup(told, [*failed.values()])
+    if skipped:
+        raise skipped[0]
 
 
 def together(name: str, cases: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -27,16 +46,7 @@ def together(name: str, cases: Mapping[str, Any]) -> Callable[[Callable[..., Non
 
         @wraps(test)
         def of_all(**given: Any) -> None:
-            failed: dict[str, BaseException] = {}
-            for case, value in cases.items():
-                try:
-                    test(**given, **{name: value})
-                except (Exception, pytest.fail.Exception) as fault:  # noqa: BLE001 - each is told below
-                    fault.add_note(f"where {name} is {case}")
-                    failed[case] = fault
-            if failed:
-                told = f"{len(failed)} of {len(cases)} fail, where {name} is {', '.join(failed)}"
-                raise BaseExceptionGroup(told, [*failed.values()])
+            run_all(name, {case: partial(test, **given, **{name: value}) for case, value in cases.items()})
 
         others = [each for each in signature.parameters.values() if each.name != name]
         of_all.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
