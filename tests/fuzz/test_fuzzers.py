@@ -109,7 +109,7 @@ def test_events_do_not_depend_on_the_cuts_and_lose_nothing() -> None:
 # --- A short run of the fuzzer that looks for a call that is given twice, always over the same orders
 
 
-ORDERS = 1_500
+ORDERS = 1_000
 
 
 def test_no_order_gives_a_call_twice() -> None:
@@ -151,10 +151,10 @@ def test_work_that_grows_with_what_came_before_is_seen(monkeypatch: pytest.Monke
 
 ANSWERS = 10_000
 SHARES = 4
-LATER = [pytest.param(share, marks=pytest.mark.long) for share in range(2, SHARES)]
+LATER = [pytest.param(share, marks=pytest.mark.long) for share in range(1, SHARES)]
 
 
-@pytest.mark.parametrize("share", [0, 1, *LATER])
+@pytest.mark.parametrize("share", [0, *LATER])
 def test_random_answers_keep_every_promise(share: int) -> None:
     calls = 0
     for _, text, way, cuts in inputs(seed=share, count=ANSWERS // SHARES):

@@ -220,7 +220,7 @@ def test_shell_command_is_a_call_only_where_the_operator_allows() -> None:
     assert not heard_both_ways(NEVER["a shell block in an explanation"], recovery_shell=True).calls
 
 
-SEEDS = 5
+SEEDS = 3
 ELSEWHERE = {
     *("apply_patch", "shell"),  # a command or a patch has no markup of its own within
     *("prefixed_xml", "named_function"),  # damaged already; the undamaged form is in the list

@@ -39,19 +39,22 @@ def steps(work: Callable[[], object], *, most: int) -> int:
 def assert_linear(work_of: Callable[[int], Callable[[], object]], size: int) -> None:
     """What `work_of(size)` makes ready costs in proportion to the size; sizes grow until they can be measured."""
     for _ in range(4):
-        once, more = (_seconds(work_of(each)) for each in (size, _TIMES * size))
-        if more <= _MOST * once + _UNMEASURABLE_S:
-            return
+        once = _seconds(work_of(size))
+        work = work_of(_TIMES * size)
+        for _ in range(2):
+            more = _seconds(work, runs=1)
+            if more <= _MOST * once + _UNMEASURABLE_S:
+                return
         if once > _LONG_S:
             break
         size *= 2
     raise AssertionError(f"{_TIMES} times as much costs {more / once:.1f} times as much at {size}")
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    """The time that this thread spends on it, the best of two."""
+def _seconds(work: Callable[[], object], *, runs: int = 2) -> float:
+    """The time that this thread spends on it, the best of several."""
     best = float("inf")
-    for _ in range(2):
+    for _ in range(runs):
         started = time.thread_time()
         work()
         best = min(best, time.thread_time() - started)

@@ -233,7 +233,7 @@ MOST_FLOWED = 1.5
 """The same of a call that flows: its text packed, for those who judge it at its end and for its record."""
 
 
-def kept_of(way: Prepared, opener: str, *, times: int = 12, **more: Any) -> tuple[float, StreamExchange]:
+def kept_of(way: Prepared, opener: str, *, times: int = 6, **more: Any) -> tuple[float, StreamExchange]:
     """Bytes that a stream keeps for each character of its open call."""
     text = CODE * times
     if opener[-1] == '"':

@@ -72,6 +72,9 @@ def in_parts(text: str, *, strict: bool = True) -> tuple[Any, int, int] | None:
     return value, cuts[-1].at, (len(notes) and -len(cuts)) or len(cuts)
 
 
+SHARES = pytest.mark.parametrize("share", [0, *(pytest.param(share, marks=pytest.mark.long) for share in range(1, 9))])
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of few characters."""
@@ -80,10 +83,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_what_is_read_in_parts_is_what_is_read_in_one_go() -> None:
-    rng = random.Random(7)
+@SHARES
+def test_what_is_read_in_parts_is_what_is_read_in_one_go(share: int) -> None:
+    rng = random.Random(7 + share)
     parted = 0
-    for _ in range(1_500):
+    for _ in range(500):
         given = [value_of(rng, 0), value_of(rng, 0)]
         text = json.dumps(given, ensure_ascii=rng.random() < 0.5, indent=rng.choice([None, None, 1]))
         found = in_parts(text + rng.choice(["", " x", "]", ', {"a": 1}']))
@@ -91,14 +95,15 @@ def test_what_is_read_in_parts_is_what_is_read_in_one_go() -> None:
         assert (found[0], found[1]) == (given, len(text))
         assert json.dumps(found[0]) == json.dumps(given), "members stand in their order"
         parted += abs(found[2]) > 2
-    assert parted > 500
+    assert parted > 160
 
 
 @pytest.mark.usefixtures("small")
-def test_what_is_damaged_is_refused_in_parts_as_in_one_go() -> None:
-    rng = random.Random(8)
+@SHARES
+def test_what_is_damaged_is_refused_in_parts_as_in_one_go(share: int) -> None:
+    rng = random.Random(8 + share)
     valid = 0
-    for _ in range(3_000):
+    for _ in range(1_000):
         text = json.dumps([value_of(rng, 0), value_of(rng, 1), {"b": value_of(rng, 1)}])
         at = rng.randrange(1, len(text))
         text = text[:at] + rng.choice(['"', ",", "]", "}", "{", "[", ":", "", "1", "\t", "\\", " "]) + text[at + 1 :]
@@ -109,7 +114,7 @@ def test_what_is_damaged_is_refused_in_parts_as_in_one_go() -> None:
         found = in_parts(text)
         assert (found and found[:2]) == told, text
         valid += told is not None
-    assert valid > 100
+    assert valid > 30
 
 
 @pytest.mark.usefixtures("small")
