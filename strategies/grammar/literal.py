@@ -80,10 +80,10 @@ _ANNOUNCED = re.compile(
     r"|sample|illustrat\w+|hypothetical\w*|etwa so|(?:every|each|any) (?:\w+ )?(?:call|request|message)"
     r" (?:is|has|holds|consists|contains|must|should|can|may|takes|needs|uses|looks)"
     r"|you(?:['’]d| (?:would|can|could|might|should))? (?:write|call|send|type|invoke|run)"
-    r"|(?:how|what) (?:an?|the|such an?) (?:\w+ )?(?:call|request|message) looks?"
+    r"|(?:how|what) (?:an?|such an?) (?:\w+ )?call looks?"
     rf"|{_EXAMPLE}|{_LOOKS})\b"
     rf"|{_EXAMPLE_SIGN}|格式|像这样|长这样|(?:次|以下|この)のようになります|다음과 같습니다"
-    rf"|的样子|{_SO_DONE}",
+    rf"|(?:调用|格式)[^。，]{{0,6}}的样子|{_SO_DONE}",
     re.IGNORECASE,
 )
 _QUOTING = re.compile(
@@ -113,6 +113,8 @@ _OUTRIGHT = re.compile(
     rf"|\b{_LOOKS}\W*+\Z|\A\W*+usage\W*+\Z"
     r"|\byou(?:['’]d| (?:would|can|could|might|should)) (?:call|write|invoke|use|send|type|run)\b[^.!?]{0,60}"
     r"\b(?:like (?:this|so|that)|as follows|this way)\W*+\Z"
+    r"|\b(?:par exemple|zum beispiel|por ejemplo|per esempio|por exemplo|например)\b[^.!?]{0,60}"
+    r"\b(?:ainsi|comme (?:ça|cela|suit)|so (?:auf)?(?:ge)?rufen|así|così|assim|так)\W*+\Z"
     rf"|{_SO_DONE}[^。！？]{{0,40}}\Z",
     re.IGNORECASE,
 )
