@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from gateway.core.errors import InvalidRequest
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.json_scan import JsonScanner
-from gateway.wire.known_texts import known_at, known_value, made_of
+from gateway.wire.known_texts import LONG_LIST, known_at, known_list, known_value, made_of
 
 __all__ = [
     "INSTRUCTING",
@@ -142,6 +142,8 @@ def decoded_body(raw: bytes, *, once: frozenset[str] = READ_FIELDS) -> dict[str,
             for name, (start, text) in members.items():
                 if name == "tools":
                     body[name] = known_value(text, start, len(raw) - start - len(text))
+                elif name == "messages" and len(text) > LONG_LIST:
+                    body[name] = known_list(text)
                 else:
                     body[name] = _decoded(text)
             return body
@@ -166,7 +168,12 @@ def _with_known_tools(raw: bytes) -> dict[str, Any] | None:
     if members is None or members.get("tools") != (start, b"null"):
         return None
     try:
-        body: dict[str, Any] = _decoded(rest)
+        # A long conversation has been here before, but for its last turn.
+        body: dict[str, Any] = (
+            {name: known_list(text) if name == "messages" else _decoded(text) for name, (_, text) in members.items()}
+            if len(rest) > LONG_LIST
+            else _decoded(rest)
+        )
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     body["tools"] = tools

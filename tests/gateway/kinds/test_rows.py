@@ -23,6 +23,8 @@ from gateway.kinds.responses.dialogue import ResponsesKind
 from gateway.kinds.rows import KINDS
 from gateway.kinds.shared.port import Dialogue, HttpAsk, Reply, Situation
 from gateway.surfaces.responses.surface import RESPONSES
+from gateway.wire.chat_request import parse_request
+from strategies.base import Options
 from strategies.factory import load_strategies
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.cost import assert_linear
@@ -32,6 +34,12 @@ from tests.support.openai_server import ResponsesServer
 from tests.support.qwen_web_server import QwenWebServer
 from tests.support.reading import together
 from tests.support.rooms import modules, room_of
+
+PICTURE = "data:image/png;base64,iVBORw0KGgo="
+
+
+def called(name: str) -> dict[str, Any]:
+    return {"id": name, "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -49,6 +57,33 @@ def test_a_row_names_a_strategy_that_exists_and_can_serve_the_kind(name: str) ->
     row = KINDS[name]
     assert row.strategy is None or row.strategy in load_strategies().strategies
     assert row.takes_tools or row.strategy == "xml_prompt", "tools have no other way to such a server"
+
+
+SENT = [
+    {"role": "system", "content": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},
+    {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": PICTURE}}]},
+    {"role": "assistant", "content": None, "tool_calls": [*map(called, "ab")]},
+    {"role": "tool", "tool_call_id": "b", "content": [{"type": "text", "text": "b's"}]},
+    {"role": "tool", "tool_call_id": "a", "content": "a's"},
+    {"role": "user", "content": "words behind results"},
+    {"role": "assistant", "content": [{"type": "text", "text": "<tool_call>"}], "reasoning_content": "Well."},
+    {"role": "user", "content": [{"type": "text", "text": "go on"}]},
+]
+
+
+def test_what_the_client_sent_is_left_as_it_is() -> None:
+    """The messages of a long conversation are decoded once, and each of its turns has the same."""
+    raw = json.dumps({"model": "m", "messages": SENT, "tools": TOOLS, "stream": True}).encode()
+    for row in KINDS.values():
+        request = parse_request(raw)
+        with suppress(GatewayError):
+            kind = row.made(None)
+            assert kind.begin(request.body, raw, situation=SITUATION, known={}).ask.body
+        assert request.body["messages"] == SENT, row
+    for name, strategy in load_strategies().strategies.items():
+        request = parse_request(raw)
+        strategy.prepare(request, Options())
+        assert request.body["messages"] == SENT, name
 
 
 def test_nothing_but_the_table_and_the_kinds_goes_by_a_kinds_name() -> None:
