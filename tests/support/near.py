@@ -44,10 +44,10 @@ OWN_SHARE, SHARE = 0.25, 0.05
 """Of what is left of the budget one test of a changed module's own may take so much, any other one so much."""
 FILES = 72
 """Modules of tests at most: to import one costs as much as a few of its tests."""
-ROOM, NEAREST = 2, 4
-"""How far the tests of a changed module's room are, and those up to which all cases of a test are collected."""
+ROOM, NEAREST, NEAREST_FILES = 2, 4, 32
+"""How far the tests of a changed module's room are; up to where, and in how many modules, all cases are collected."""
 ONE_IN = 10
-"""Of so many cases of a test one goes however far away it is; more than those are not even collected there."""
+"""Of so many cases of a test one goes first, however far away it is; farther than that no others are collected."""
 EVERY = range(sys.maxsize)
 
 ALWAYS = ("tests/test_architecture.py",)
@@ -413,6 +413,7 @@ class Near:
         nearest = sorted(found, key=lambda path: (found[path], path))[:files_at_most]
         self.files: list[str] = files
         self.ranks: dict[str, int] = {path: found[path] for path in nearest}
+        self.few = {path for path in nearest[NEAREST_FILES:] if found[path] > NEAREST}
         self.farther = len(found) - len(nearest)
         self.chosen: dict[str, Any] = {}
         """What there was time for; the processes that run the tests all come to the same."""
@@ -433,7 +434,7 @@ class Near:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Generator[None]:
         """Make few of the cases of tests that are far away: of thousands that are made few would go."""
         yield
-        if self._rank(metafunc.definition.path) > NEAREST:
+        if _path(metafunc.definition.path) in self.few:
             words = words_of(self.files)
             calls = [(Item(f"[{call.id}]", 0, 0.0), call) for call in metafunc._calls]
             metafunc._calls[:] = [
@@ -453,23 +454,9 @@ class Near:
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in ids])
         parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
         items[:] = [known[item.id] for item in _in_parts(kept, parts)]
-        self.chosen = self._chosen(seen, kept)
+        self.chosen = _chosen(seen, kept, self.few)
         if (output := getattr(config, "workeroutput", None)) is not None:
             output["near"] = self.chosen
-
-    @staticmethod
-    def _chosen(seen: Collection[Item], kept: Collection[Item]) -> dict[str, Any]:
-        counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-        for at, items in enumerate((seen, kept)):
-            for item in items:
-                counts[item.id.partition("::")[0]][at] += 1
-        whole = {item.id.partition("::")[0] for item in seen if item.rank <= NEAREST}
-        whole = {path for path in whole if counts[path][0] == counts[path][1]}
-        return {
-            "tests": len(kept),
-            "whole": sorted(whole),
-            "part": sorted(path for path, (_, number) in counts.items() if number and path not in whole),
-        }
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -478,6 +465,16 @@ class Near:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for line in summary(self.files, self.chosen, self.farther):
             terminalreporter.write_line(line)
+
+
+def _chosen(seen: Collection[Item], kept: Collection[Item], few: Collection[str]) -> dict[str, Any]:
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for at, items in enumerate((seen, kept)):
+        for item in items:
+            counts[item.id.partition("::")[0]][at] += 1
+    whole = {path for path, (all_, taken) in counts.items() if all_ == taken and path not in few}
+    part = {path for path, (_, taken) in counts.items() if taken} - whole
+    return {"tests": len(kept), "whole": sorted(whole), "part": sorted(part)}
 
 
 def summary(files: Collection[str], chosen: Mapping[str, Any], farther: int) -> Iterator[str]:
