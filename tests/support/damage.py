@@ -517,10 +517,13 @@ def damaged_calls(seed: int, count: int, *, per_call: int = 6) -> Iterator[Damag
         if not tags or not others:
             tags, others = tags or list(TAG_FORMS), others or list(DATA_FORMS)
         forms = (tags.pop(rng.randrange(len(tags))), others.pop(rng.randrange(len(others))))
-        for case in (each for form in forms for each in _damaged(rng, form, rng.choice(sets), per_call)):
-            yield case
-            made += 1
-            if made == count:
+        for form in forms:
+            cases = [*_damaged(rng, form, rng.choice(sets), per_call)]
+            if not cases:  # it has no words for such arguments: its turn comes again
+                (tags if form.is_tags else others).append(form)
+            yield from cases[: count - made]
+            made += len(cases)
+            if made >= count:
                 return
 
 
