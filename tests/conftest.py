@@ -57,7 +57,7 @@ NEAR_CUTS, FEW_CUTS = 40, 20
 """At how many places answers are cut in two, in place of some four hundred."""
 FEW_EXAMPLES = 25
 """How many examples Hypothesis makes, at most."""
-EXAMPLES = 100
+EXAMPLES = 60
 """How many it makes by default, at most: each run makes others, and `--many` makes ten times what a test asks for."""
 GC_THRESHOLDS = (20_000, 20, 20)
 """How often the collector looks: by default every long value has it go through all that earlier tests have left."""
@@ -191,6 +191,8 @@ def _test_of(item: pytest.Item) -> object:
         return item
     told: set[str] = set()
     for mark in item.iter_markers():
+        if mark.name == "no_cover":
+            continue
         if mark.name != "parametrize" or mark.kwargs.get("indirect"):
             return item
         names = mark.args[0]
@@ -208,12 +210,15 @@ def _gathered(cases: list[pytest.Item]) -> Iterator[pytest.Item]:
         return
     for part in (cases[at : at + TOGETHER] for at in range(0, len(cases), TOGETHER)):
         first: Any = part[0]
-        yield pytest.Function.from_parent(
+        gathered = pytest.Function.from_parent(
             first.parent,
             name=f"{first.originalname}[{len(part)} from {first.callspec.id}]",
             callobj=_of_all({case.callspec.id: case for case in part}),  # type: ignore[attr-defined]
             originalname=first.originalname,
         )
+        if first.get_closest_marker("no_cover"):
+            gathered.add_marker("no_cover")
+        yield gathered
 
 
 def _of_all(cases: dict[str, Any]) -> Callable[[], None]:
