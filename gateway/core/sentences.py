@@ -100,6 +100,7 @@ MENDS = {
     "none_markup": "the request forbids calls",
     "null_dropped": "a parameter that was given as null was left out",
     "null_filled": "a parameter that may be null was left out",
+    "default_filled": "a parameter that has a default was left out",
     "number_as_text": "{of} was written as a number",
     "odd_space": "it holds white space that JSON does not know",
     "parameter_alias": "a parameter goes by another name",

@@ -248,7 +248,7 @@ def checking(drafts: Iterable[Draft], context: Context) -> Turns[list[Draft]]:
         if not _DROPPED.isdisjoint(draft.mends) or not all(map(schema.takes, draft.arguments)):
             raise Reject("an argument that the schema does not know", attempted=True)
         # Filled as it would be sent: what a schema wants and allows to be null is not missing.
-        fault = draft.fault or (yield from schema.checking(schema.fill_nullable(draft.arguments).arguments))
+        fault = draft.fault or (yield from schema.checking(schema.fill_missing(draft.arguments).arguments))
         if fault is not None:
             raise Reject(fault, attempted=True)
         if (yield from _holding_placeholder(draft.arguments)):

@@ -117,7 +117,7 @@ def judging(draft: Draft, context: Context, dialect: str) -> Turns[Judged]:
     fault = draft.fault
     if tool is not None:
         schema = context.schema(tool)
-        filled = schema.fill_nullable(draft.arguments)
+        filled = schema.fill_missing(draft.arguments)
         arguments = filled.arguments
         reasons.extend(filled.mends)
         arguments, unknown = yield from _taken(schema, filled.arguments)

@@ -200,20 +200,32 @@ class ToolSchema:
         types = self.document.types(prop.schema)
         return bool(types) and "null" not in types
 
-    def fill_nullable(self, arguments: Mapping[str, Any]) -> Adapted:
-        """Arguments with `null` for each required one that is missing and may be null."""
+    def fill_missing(self, arguments: Mapping[str, Any]) -> Adapted:
+        """Arguments with the default of each required one that is missing, or `null` where it may be null."""
         # Strict schemas of OpenAI require every parameter and let those be null that are not needed; models leave them
-        # out.
+        # out. Its Agents SDK makes such schemas of Python's defaults, which stay where they were:
+        # https://github.com/openai/openai-agents-python/blob/main/src/agents/strict_schema.py
         filled = dict(arguments)
+        mends: list[str] = []
         for name, prop in self.properties.items():
-            # Only what the schema lets be null: anything else would be a value that nobody gave.
-            if name in self.required and name not in filled and "null" in prop.types:
+            if name not in self.required or name in filled:
+                continue
+            # Only what the schema says itself: anything else would be a value that nobody gave.
+            if "default" in prop.schema:
+                filled[name] = prop.schema["default"]
+                mends.append("default_filled")
+            elif "null" in prop.types:
                 filled[name] = None
-        return Adapted(filled, ("null_filled",) if len(filled) != len(arguments) else ())
+                mends.append("null_filled")
+        return Adapted(filled, unique(mends))
 
     def lacks(self, given: Container[str]) -> bool:
-        """Whether anything required is missing that may not be null."""
-        return any(name not in given and "null" not in self.prop(name).types for name in self.required)
+        """Whether anything required is missing that has no default and may not be null."""
+        return any(name not in given and not self._is_known(self.prop(name)) for name in self.required)
+
+    def _is_known(self, prop: Prop) -> bool:
+        """Whether the schema says what a required parameter is that was left out."""
+        return "default" in prop.schema or "null" in prop.types
 
     def open_container(self, value: Any) -> Adapted | None:
         """The arguments inside what stood where they belong: nothing, an object, its JSON as a string, a wrapper.

@@ -203,7 +203,7 @@ def _typed(value: Mapping[str, Any], tool: Declared) -> tuple[dict[str, Any], tu
     if tool.fault(value) is None:
         return dict(value), ()
     adapted = tool.schema.from_json(value)
-    filled = tool.schema.fill_nullable(adapted.arguments)
+    filled = tool.schema.fill_missing(adapted.arguments)
     if not _LOSSY.isdisjoint(adapted.mends) or tool.fault(filled.arguments) is not None:
         return None
     return filled.arguments, (*adapted.mends, *filled.mends)

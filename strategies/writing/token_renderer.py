@@ -57,7 +57,7 @@ def reads_back(name: str, arguments: Mapping[str, Any], tool: Tool | None) -> st
     # Models of strict schemas leave out what may be null, and the reader puts it there.
     if draft.tool is not None:
         schema = context.schema(draft.tool)
-        read = schema.fill_nullable(read).arguments
+        read = schema.fill_missing(read).arguments
         fault = schema.check(read)
         if fault is not None:
             return fault

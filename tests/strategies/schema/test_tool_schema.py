@@ -384,10 +384,17 @@ def test_prototype_keys_are_dropped_unless_declared():
 
 def test_missing_required_parameters_that_may_be_null_are_filled():
     tool = schema(required=["path", "ratio", "maybe"])
-    filled = tool.fill_nullable({"path": "a", "maybe": "b"})
+    filled = tool.fill_missing({"path": "a", "maybe": "b"})
     assert filled.arguments == {"path": "a", "maybe": "b", "ratio": None}
     assert filled.mends == ("null_filled",)
-    assert tool.fill_nullable(filled.arguments).mends == ()
+    assert tool.fill_missing(filled.arguments).mends == ()
+
+
+def test_missing_required_parameters_that_have_a_default_are_filled():
+    tool = schema({"path": {}, "limit": {"type": "integer", "default": 0}}, required=["path", "limit"])
+    assert tool.fill_missing({"path": "a"}).arguments == {"path": "a", "limit": 0}
+    assert tool.fill_missing({"limit": 5}).arguments == {"limit": 5}
+    assert (tool.lacks(["path"]), tool.lacks(["limit"])) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -494,7 +501,7 @@ def test_no_schema_makes_trouble(parameters, value):
     tool.from_json(value)
     tool.from_text("x", json.dumps(value["x"]))
     tool.from_texts("x", ["a", "b"])
-    tool.fill_nullable(value)
+    tool.fill_missing(value)
 
 
 def test_branching_schemas_over_deep_values_stay_bounded():
