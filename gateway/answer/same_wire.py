@@ -16,13 +16,24 @@ from gateway.answer.watch import WatchedStream, WatchTerms
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
 from gateway.kinds.rows import KINDS
+from gateway.kinds.shared.answer import Plain
 from gateway.kinds.shared.port import Dialogue, Reply, Situation
 from gateway.wire.calm import Calm
+from gateway.wire.chat_chunks import token_counts
 from gateway.wire.sse import Boundary
 from strategies.base import Prepared
 from strategies.text.turns import Turns
 
-__all__ = ["HEARD_WIRES", "Carrier", "SameWireReading", "SameWireStream", "heard_whole", "hearing"]
+__all__ = [
+    "HEARD_WIRES",
+    "Carrier",
+    "SameWireReading",
+    "SameWireStream",
+    "facts_of",
+    "heard_plain",
+    "heard_whole",
+    "hearing",
+]
 
 _HEARD = {row.wire: row.hears for row in KINDS.values() if row.hears is not None}
 _HEARD_PLAIN = {row.wire: row.hears_plain for row in KINDS.values() if row.hears_plain is not None}
@@ -51,11 +62,21 @@ def hearing(wire: str, model: str, situation: Situation, *, stream: bool) -> Dia
     return _HEARD[wire](body, situation)
 
 
+def heard_plain(wire: str, model: str, situation: Situation, body: bytes) -> Plain | None:
+    """A whole answer that is one text, as most are: found without building the dialogue that reads any."""
+    return _HEARD_PLAIN[wire](body, model, situation)
+
+
+def facts_of(plain: Plain) -> Facts:
+    """What an answer leaves behind that is one text, and that nobody reads."""
+    usage = plain.usage.fields() if plain.usage is not None else None
+    return Facts(usage=token_counts(usage), completion_id=plain.id, finish_reasons={0: plain.finish_reason})
+
+
 def heard_whole(wire: str, model: str, situation: Situation, headers: Mapping[str, str], body: bytes) -> bytes:
     """What a whole answer is in chat; an object that says nothing where it is none."""
-    # Most whole answers are one text: found without building the dialogue that reads any.
-    if (plain := _HEARD_PLAIN[wire](body, model, situation)) is not None:
-        return plain
+    if (plain := heard_plain(wire, model, situation, body)) is not None:
+        return plain.body()
     outcome = hearing(wire, model, situation, stream=False).answered(200, headers, body)
     return outcome.body if isinstance(outcome, Reply) and outcome.status == 200 else b"{}"
 

@@ -23,7 +23,7 @@ from gateway.chat.prepare import options_for, with_tools
 from gateway.chat.pump import pump
 from gateway.chat.repeat import ask_again, second_answer
 from gateway.chat.rescue import Chance, chance_of
-from gateway.chat.same_wire import READ_AS_IT_IS, PathAbsent, Reading, Terms, may_go_as_it_is, relayed
+from gateway.chat.same_wire import PathAbsent, Reading, Terms, may_be_read, may_go_as_it_is, relayed
 from gateway.chat.tokens import estimate, learn_ratio, load_ratio
 from gateway.chat.watched import WATCHED_ARMS, in_turns, preparation, watch_terms, watched
 from gateway.core.client import Client
@@ -135,7 +135,7 @@ async def _as_it_is(
     request = asked.request
     beside = preparation(state, request, selection, client) if is_watched else None
     reading = None
-    if assignment.arm == "live" and selection.strategy.name in READ_AS_IT_IS:
+    if assignment.arm == "live" and may_be_read(state, request, selection):
         prepared = _prepare(state, request, selection, client, route)
         if prepared.make_reader is not None:
             terms = _terms(state)

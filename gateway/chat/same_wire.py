@@ -19,7 +19,16 @@ from yarl import URL
 from gateway.answer.body import BodyExchange
 from gateway.answer.choice import MakeId
 from gateway.answer.endings import error_event
-from gateway.answer.same_wire import HEARD_WIRES, SameWireReading, SameWireStream, heard_whole, hearing
+from gateway.answer.facts import Facts
+from gateway.answer.same_wire import (
+    HEARD_WIRES,
+    SameWireReading,
+    SameWireStream,
+    facts_of,
+    heard_plain,
+    heard_whole,
+    hearing,
+)
 from gateway.answer.watch import WatchedBody, WatchTerms
 from gateway.chat.accept import count_path
 from gateway.chat.pump import pump
@@ -28,6 +37,7 @@ from gateway.chat.watched import finish_watch, in_turns
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
 from gateway.core.rules import ModelRule
+from gateway.kinds.shared.answer import Plain
 from gateway.kinds.shared.port import Dialogue, Situation
 from gateway.request.headers import response_headers
 from gateway.request.responses import Whole
@@ -40,11 +50,11 @@ from gateway.traffic.routing import Route
 from gateway.upstream.attempts import open_reply
 from gateway.upstream.client import UpstreamReply
 from gateway.upstream.heads import same_wire_head
-from gateway.wire.chat_request import renamed
+from gateway.wire.chat_request import ChatRequest, renamed
 from strategies.base import Prepared
 from strategies.factory import Selection
 
-__all__ = ["READ_AS_IT_IS", "PathAbsent", "Reading", "Terms", "may_go_as_it_is", "relayed"]
+__all__ = ["PathAbsent", "Reading", "Terms", "may_be_read", "may_go_as_it_is", "relayed"]
 
 NATIVE = "native"
 PASSED = "passthrough"
@@ -57,6 +67,8 @@ _UNREAD = (NATIVE, PASSED)
 log = structlog.get_logger("toolgate")
 Hear = Callable[[bytes], bytes]
 """Says what a whole answer is in chat."""
+HearPlain = Callable[[bytes], Plain | None]
+"""The same of one that is one text and nothing else."""
 
 
 class PathAbsent(Exception):
@@ -111,6 +123,15 @@ def _needs_no_chat(
     mapping = configuration.tool_map(request.model, rule) if may_map else None
     may_read = is_sure and asked.carry is not None
     return selection.strategy.name in (READ_AS_IT_IS if may_read else _UNREAD) and mapping in (None, "none")
+
+
+def may_be_read(state: RequestState, request: ChatRequest, selection: Selection) -> bool:
+    """Whether the answer to a request that goes as it came may be read: for others nothing has to be prepared."""
+    name = selection.strategy.name
+    # Servers of a kind that is native by itself keep calls and text apart; where calls are forbidden their markup may
+    # have to go all the same.
+    is_apart = name == NATIVE and state.upstream.row.strategy == NATIVE and request.wants_tools
+    return name in READ_AS_IT_IS and not is_apart
 
 
 class Terms(TypedDict):
@@ -181,9 +202,10 @@ async def relayed(
         if is_stream:
             return await _stream(state, reply, terms(), hearing(wire, model, situation, stream=True), telling)
         hear = partial(heard_whole, wire, model, situation, reply.headers)
+        plain = partial(heard_plain, wire, model, situation)
         if reading is not None and asked.carry is not None:
-            return await _read_whole(state, reply, reading, asked.carry, hear)
-        return await _whole(state, reply, terms(), hear)
+            return await _read_whole(state, reply, reading, asked.carry, hear, plain)
+        return await _whole(state, reply, terms(), hear, plain)
     finally:
         reply.close()
 
@@ -260,14 +282,21 @@ async def _read_stream(
 
 
 async def _read_whole(
-    state: RequestState, reply: UpstreamReply, reading: Reading, carry: Callable[[], Carrier], hear: Hear
+    state: RequestState,
+    reply: UpstreamReply,
+    reading: Reading,
+    carry: Callable[[], Carrier],
+    hear: Hear,
+    hear_plain: HearPlain,
 ) -> web.StreamResponse:
     body = reply.here() or await reply.read_all(**state.deadlines)
     state.upstream_first = state.deadline.now()
-    chat = hear(body)
+    plain = hear_plain(body)
+    # What one text comes to in chat need not be written to be read; then the server's own bytes stand for it.
+    chat = body if plain is not None else hear(body)
     exchange = BodyExchange(reading.prepared, **reading.terms)
     state.found.facts = exchange.facts
-    answer = await in_turns(exchange.steps(chat))
+    answer = await in_turns(exchange.steps(chat, plain.said() if plain is not None else None))
     while (wanted := exchange.ask_again) is not None:
         answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
     # Where nothing was read, the client gets the server's own bytes.
@@ -275,13 +304,19 @@ async def _read_whole(
     return await state.send(Whole(told, headers=_headers(reply)))
 
 
-async def _whole(state: RequestState, reply: UpstreamReply, terms: WatchTerms, hear: Hear) -> web.StreamResponse:
+async def _whole(
+    state: RequestState, reply: UpstreamReply, terms: WatchTerms, hear: Hear, hear_plain: HearPlain
+) -> web.StreamResponse:
     body = reply.here() or await reply.read_all(**state.deadlines)
     state.upstream_first = state.deadline.now()
-    exchange = WatchedBody(terms)
-    state.found.facts = exchange.facts
+    state.found.facts = Facts()
     # Sent first: nobody waits for what is only watched.
     response = await state.send(Whole(body, headers=_headers(reply)))
+    if terms.prepared is None and (plain := hear_plain(body)) is not None:
+        state.found.facts = facts_of(plain)
+        return response
+    exchange = WatchedBody(terms)
+    state.found.facts = exchange.facts
     await in_turns(exchange.steps(hear(body)))
     if terms.prepared is not None:
         finish_watch(state, exchange)

@@ -18,6 +18,7 @@ from gateway.kinds.qwen_web.dialogue import QwenWebKind, QwenWebOptions
 from gateway.kinds.responses.ask import ResponsesOptions
 from gateway.kinds.responses.dialogue import ResponsesKind
 from gateway.kinds.responses.dialogue import hear_plain as hear_plain_response
+from gateway.kinds.shared.answer import Plain
 from gateway.kinds.shared.port import Dialogue, Kind, Situation
 
 __all__ = ["DEFAULT_KIND", "KINDS", "KindOptions", "KindRow"]
@@ -48,7 +49,7 @@ class KindRow:
     """What it speaks, by the name of the surface that speaks it to clients."""
     hears: Callable[[Mapping[str, Any], Situation], Dialogue] | None = None
     """Begins a dialogue that only hears an answer in its wire, to a request of which chat would say this much."""
-    hears_plain: Callable[[bytes, str, Situation], bytes | None] | None = None
+    hears_plain: Callable[[bytes, str, Situation], Plain | None] | None = None
     """Hears a whole answer that is nothing but one text, to a request for this model; gives None for any other."""
     url_end: str = ""
     """How the address of such a server ends as a rule."""

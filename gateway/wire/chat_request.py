@@ -38,6 +38,8 @@ _END = re.compile(_BLANKS + rb"\}" + _BLANKS)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HALF = re.compile("[\ud800-\udfff]")
 _NO_TOOLS = ToolSet(())
+_LONGEST_NAME = 64
+"""In so much of a text it is seen whether there are blanks between a name and its value."""
 _MAX_DEPTH = 500
 """Of a text with half a character: how deep Python's own parser goes differs from version to version."""
 
@@ -164,13 +166,17 @@ def _with_known_tools(raw: bytes) -> dict[str, Any] | None:
         return None
     start, end, tools = known
     rest = b"%bnull%b" % (raw[:start], raw[end:])
-    members = _each_once(rest)
-    if members is None or members.get("tools") != (start, b"null"):
-        return None
     try:
+        members = _MEMBERS.decode(rest)
+        if "tools" not in members or bytes(members["tools"]) != b"null":
+            return None
+        if _place_of("tools", rest, members) != start:
+            each_once = _each_once(rest)
+            if each_once is None or each_once["tools"][0] != start:
+                return None
         # A long conversation has been here before, but for its last turn.
         body: dict[str, Any] = (
-            {name: known_list(text) if name == "messages" else _decoded(text) for name, (_, text) in members.items()}
+            {name: known_list(bytes(text)) if name == "messages" else _decoded(text) for name, text in members.items()}
             if len(rest) > LONG_LIST
             else _decoded(rest)
         )
@@ -178,6 +184,18 @@ def _with_known_tools(raw: bytes) -> dict[str, Any] | None:
         return None
     body["tools"] = tools
     return body
+
+
+def _place_of(name: str, raw: bytes, members: Mapping[str, msgspec.Raw]) -> int:
+    """Where a member's value stands in an object that is these members and nothing else, which it is if they give its
+    very text, without blanks or with those that Python writes; else -1."""
+    is_spaced = b'": ' in raw[:_LONGEST_NAME]
+    joint, colon = (b", ", b": ") if is_spaced else (b",", b":")
+    texts = [b'"%b"%b%b' % (each.encode(), colon, bytes(value)) for each, value in members.items()]
+    if raw != b"{%b}" % joint.join(texts):
+        return -1
+    before = texts[: list(members).index(name)]
+    return 1 + sum(map(len, before)) + len(before) * len(joint) + len(name) + 2 + len(colon)
 
 
 _decoded = msgspec.json.Decoder().decode

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from gateway.kinds.anthropic.ask import AnthropicOptions, messages_request
 from gateway.kinds.anthropic.thoughts import KIND, Layout
 from gateway.kinds.lowering.rooted import is_rooted
-from gateway.kinds.shared.answer import Usage, plain_body
+from gateway.kinds.shared.answer import Plain, Usage
 from gateway.kinds.shared.ask_parts import bounded_nesting
 from gateway.kinds.shared.decoding import (
     bad_reply,
@@ -166,7 +166,7 @@ class AnthropicKind:
         return listing(body, "data", lambda entry: (string_of(entry.get("id")), "anthropic"))
 
 
-def hear_plain(body: bytes, model: str, situation: Situation) -> bytes | None:
+def hear_plain(body: bytes, model: str, situation: Situation) -> Plain | None:
     """What a whole answer is in chat that says one text and nothing else; None for any other."""
     told = read_plain(body, _PLAIN)
     if told is None or len(told.content) != 1:
@@ -180,7 +180,8 @@ def hear_plain(body: bytes, model: str, situation: Situation) -> bytes | None:
     if None in usage.values():
         usage = {key: value for key, value in usage.items() if value is not None}
     reason = _REASONS.get(reason, "stop") if isinstance(reason, str) else "stop"
-    return plain_body(situation, told.id, named, text, reason, _usage(usage))
+    answer_id = told.id if isinstance(told.id, str) and told.id else situation.answer_id
+    return Plain(answer_id, named, int(situation.now), text, reason, _usage(usage))
 
 
 @define

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 
 from gateway.kinds.lowering.rooted import is_rooted
 from gateway.kinds.responses.ask import KIND, ResponsesOptions, responses_request
-from gateway.kinds.shared.answer import Usage, plain_body
+from gateway.kinds.shared.answer import Plain, Usage
 from gateway.kinds.shared.ask_parts import bounded_nesting
 from gateway.kinds.shared.decoding import bad_reply, count_of, decoded, dict_of, is_plain, read_plain, string_of
 from gateway.kinds.shared.dialogue import PlacedDialogue
@@ -120,7 +120,7 @@ class ResponsesKind:
         return body
 
 
-def hear_plain(body: bytes, model: str, situation: Situation) -> bytes | None:
+def hear_plain(body: bytes, model: str, situation: Situation) -> Plain | None:
     """What a whole answer is in chat that says one text and nothing else; None for any other."""
     told = read_plain(body, _PLAIN)
     # Anything more is read the long way: this one is for the answers that say a text and nothing besides.
@@ -132,7 +132,8 @@ def hear_plain(body: bytes, model: str, situation: Situation) -> bytes | None:
     if item.type != "message" or part.type != "output_text" or not is_plain(text):
         return None
     named = told.model if isinstance(told.model, str) and told.model else model
-    return plain_body(situation, told.id, named, text, "stop", _usage(dict_of(told.usage)))
+    answer_id = told.id if isinstance(told.id, str) and told.id else situation.answer_id
+    return Plain(answer_id, named, int(situation.now), text, "stop", _usage(dict_of(told.usage)))
 
 
 @define

@@ -17,7 +17,7 @@ from gateway.kinds.shared.port import Reply, Situation
 from gateway.wire.chat_chunks import encode_object
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, encode
 
-__all__ = ["Answer", "Feed", "Usage", "gathered", "is_stream", "plain_body"]
+__all__ = ["Answer", "Feed", "Plain", "Usage", "gathered", "is_stream"]
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,21 +190,34 @@ class Answer:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
 
-def plain_body(
-    situation: Situation, answer_id: object, model: object, text: bytes, reason: str, usage: Usage | None
-) -> bytes:
-    """The whole answer that says one text and nothing else: a JSON string as it stands, with no half of a character."""
-    message = {"role": "assistant", "content": msgspec.Raw(text)}
-    told: dict[str, Any] = {
-        "id": answer_id if isinstance(answer_id, str) and answer_id else situation.answer_id,
-        "object": "chat.completion",
-        "created": int(situation.now),
-        "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
-    }
-    if usage is not None:
-        told["usage"] = usage.fields()
-    return msgspec.json.encode(told)
+class Plain(msgspec.Struct, frozen=True):
+    """A whole answer that says one text and nothing else."""
+
+    id: str
+    model: str
+    created: int
+    text: bytes
+    """A JSON string as it stands, with no half of a character."""
+    finish_reason: str
+    usage: Usage | None
+
+    def said(self, content: object = None) -> dict[str, Any]:
+        """The chat answer, decoded; perhaps with something else in the place of its text."""
+        message = {"role": "assistant", "content": msgspec.json.decode(self.text) if content is None else content}
+        told: dict[str, Any] = {
+            "id": self.id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.model,
+            "choices": [{"index": 0, "message": message, "finish_reason": self.finish_reason}],
+        }
+        if self.usage is not None:
+            told["usage"] = self.usage.fields()
+        return told
+
+    def body(self) -> bytes:
+        """The chat answer."""
+        return msgspec.json.encode(self.said(msgspec.Raw(self.text)))
 
 
 class Feed:
