@@ -256,7 +256,7 @@ def test_damaged_markup_changes_no_value(seed: int) -> None:
 def test_every_dialect_is_damaged() -> None:
     forms = {form.id for form in (*TAG_FORMS, *DATA_FORMS)}
     assert forms | ELSEWHERE == {dialect.id for dialect in TABLE}
-    assert {case.form.id for case in damaged_calls(1, 1000)} == forms
+    assert {case.form.id for case in damaged_calls(1, 2500)} == forms
 
 
 @pytest.mark.long

@@ -36,7 +36,7 @@ _THREAD = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 
 _OF_HOST = {
     "github.com": re.compile(r"[\w.-]+/[\w.-]+/(?:(?:issues|pull)/\d+|blob/[\w.-]+/[\w./-]+\.\w+)"),
-    "huggingface.co": re.compile(r"[\w.-]+/[\w.-]+(?:#[\w-]+|/blob/main/[\w./-]+\.\w+)?"),
+    "huggingface.co": re.compile(r"(?:datasets/)?[\w.-]+/[\w.-]+(?:#[\w-]+|/blob/main/[\w./-]+\.\w+)?"),
     "www.rfc-editor.org": re.compile(r"rfc/rfc\d+(?:#[\w.-]+)?"),
 }
 
