@@ -2,6 +2,7 @@
 
 from collections import Counter
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from attrs import frozen
@@ -56,7 +57,7 @@ class Facts(Struct):
     native_calls: int = 0
     unusable_calls: int = 0
     """Structured calls whose arguments are no JSON object."""
-    structured: CallFacts = field(default_factory=lambda: NO_CALLS)
+    structured: CallFacts = field(default_factory=repeat(NO_CALLS).__next__)
     """Its structured calls, as they stand to what was declared."""
     broken_calls: int = 0
     """Calls that were plainly meant, stayed text, and were the answer's only ones."""
