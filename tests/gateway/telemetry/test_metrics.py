@@ -1,11 +1,13 @@
 """Metrics: declared once, bounded whatever names arrive, readable by a scraper."""
 
+import random
 import re
+from functools import partial
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.core.ports import Meter
+from gateway.core.ports import Fed, Meter
 from gateway.telemetry.labels import OTHER, LabelGuard, cleaned
 from gateway.telemetry.metrics import CATALOGUE, Metrics, metrics_table_markdown
 from gateway.telemetry.series import Family, HistogramFamily
@@ -207,3 +209,26 @@ def test_values_that_are_cleaned_alike_share_a_series():
     family.add({"by": "a\tb"}, 2)
     family.add({"by": "a_b"}, 4)
     assert told(family) == {("seen_total", "a_b"): 7}
+
+
+def test_what_is_added_together_is_what_would_be_added_one_by_one():
+    together, singly, drawn = Metrics(), Metrics(), random.Random(7)
+    seconds = "toolgate_request_duration_seconds"
+    for number in range(400):
+        arm, model = drawn.choice(["live", "off"]), drawn.choice(["known", f"invented-{number}"])
+        for metrics in (together, singly):
+            if model == "known":
+                metrics.admit("model", model)
+        way, labels = {"route": "chat", "stream": "true", "arm": arm}, by_model(model)
+        took = drawn.choice([None, 0.25, 1000.0, drawn.randrange(3000) / 64])  # whose sums are exact in any order
+        rows = (Fed(BY_MODEL, labels), Fed(seconds, way))
+        together.feed((arm, model), partial(tuple, rows), (1.0, took))
+        singly.count(BY_MODEL, labels)
+        if took is not None:
+            singly.observe(seconds, way, took)
+
+    def told(metrics: Metrics) -> list[str]:
+        lines = metrics.render()[0].decode().splitlines()
+        return sorted(line for line in lines if line.startswith((BY_MODEL, seconds, "toolgate_label")))
+
+    assert told(together) == told(singly)
