@@ -359,7 +359,7 @@ class _Stream:
             return
         lane = self._lane
         if lane is None or lane.calm is not calm:
-            lane = self._lane = lane_of(calm, transport.write, transport.get_write_buffer_size, monotonic)
+            lane = self._lane = lane_of(calm, transport.write, monotonic)
         self._reply.open_lane(lane.takes, MOST * LONGEST)
 
     def _take_down(self) -> None:

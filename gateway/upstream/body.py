@@ -6,7 +6,6 @@ calls a read. One that is compressed is the library's, as is everything that com
 
 import asyncio
 import re
-from collections.abc import Callable
 
 import aiohttp
 from msgspec import Struct, field
@@ -51,8 +50,6 @@ class Body(Struct, kw_only=True):
     fault: UpstreamError | None = None
     """Why that is, behind all that has come, where it was not its end."""
     sink: Sink | None = None
-    lane: Callable[[bytes], Taken | None] | None = None
-    """While the sink has opened one: what is asked first of a chunk; None of it where the chunk is to be read."""
     woken: "asyncio.Future[bytes | None] | None" = None
     """While there is a sink: what it leaves, `None` for anything else that ends its work."""
     waiter: "asyncio.Future[None] | None" = None
@@ -156,16 +153,6 @@ class Framed(Body, kw_only=True):
             self.left = left - len(data)
         if data or self.is_over:
             self.give(data)
-
-    def wake(self, fault: Exception | None = None) -> None:
-        """Something went by a lane, and there is something to do behind it."""
-        self.lane, woken = None, self.woken
-        if woken is None or woken.done():
-            return
-        if fault is None:
-            woken.set_result(None)
-        else:
-            woken.set_exception(fault)
 
     def lost(self) -> None:
         """The connection has gone."""

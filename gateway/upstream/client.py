@@ -25,13 +25,13 @@ from gateway.core.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
-from gateway.core.ports import Sink, Taken
+from gateway.core.ports import Sink
 from gateway.kinds.shared.faults import waiting_time
 from gateway.request.deadline import Deadline
 from gateway.request.headers import headers_of
 from gateway.request.servers import Target, target_of
 from gateway.upstream.body import Body, Lent
-from gateway.upstream.plain import KEEPALIVE_S, Connections
+from gateway.upstream.plain import KEEPALIVE_S, Connection, Connections
 
 __all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gathered", "rejection"]
 
@@ -69,6 +69,8 @@ class UpstreamReply(Struct, kw_only=True):
     deadline: Deadline
     let_go: Callable[[], object] | None
     """Lets go of the connection: it is kept for the next call only when the body was read to its end."""
+    connection: Connection | None = None
+    """Where the body comes from, of one whose chunks are undone here."""
     sink_fault: BaseException | None = None
     """What the sink has raised, and nobody has been told."""
 
@@ -110,7 +112,9 @@ class UpstreamReply(Struct, kw_only=True):
             self._keep(body, woken)
             raise
         finally:
-            body.sink = body.woken = body.lane = None
+            body.sink = body.woken = None
+            if self.connection is not None:
+                self.connection.lane = None
 
     def _keep(self, body: Body, woken: "asyncio.Future[bytes | None]") -> None:
         """The wait ended at the very moment at which something had come: that is for the next one."""
@@ -120,14 +124,15 @@ class UpstreamReply(Struct, kw_only=True):
         if self.sink_fault is None and (data := woken.result()):
             body.put_back(data)
 
-    def open_lane(self, lane: Callable[[bytes], Taken | None], most: int) -> None:
+    def open_lane(self, lane: Callable[[bytes], bool], most: int) -> None:
         """Ask this of each chunk that comes from now on, until it says of one that it is to be read.
 
         For a sink that has just been given a chunk; by a lane go at most so many bytes.
         """
-        body = self.body
-        if body.limit is None or body.count + most <= body.limit:
-            body.lane = lane
+        body, connection = self.body, self.connection
+        is_within = body.limit is None or body.count + most <= body.limit
+        if connection is not None and connection.body is body and is_within:
+            connection.lane = lane
 
     def note_gone(self, size: int) -> None:
         """So many bytes have gone by a lane."""
@@ -243,6 +248,7 @@ class UpstreamClient:
                 body=answer.body,
                 deadline=deadline,
                 let_go=partial(plain.give_back, connection),
+                connection=connection,
             )
         except aiohttp.ConnectionTimeoutError as error:
             raise UpstreamTimeout("connecting to the model server took too long") from error

@@ -9,7 +9,7 @@ import asyncio
 import errno
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from inspect import signature
 from socket import SOCK_STREAM, gaierror
@@ -28,7 +28,7 @@ from gateway.core.ports import Taken
 from gateway.request.servers import Address
 from gateway.upstream.body import PASSED, PLAIN_LINE, SIZES, Body, Framed, Lent, size_of
 
-__all__ = ["KEEPALIVE_S", "Answer", "Connections"]
+__all__ = ["KEEPALIVE_S", "Answer", "Connection", "Connections"]
 
 # uvicorn's, under vLLM and many others: https://github.com/encode/uvicorn/blob/master/uvicorn/config.py
 KEEPALIVE_S = 4.0
@@ -64,7 +64,19 @@ class Connection(asyncio.Protocol):
     on, and takes no other request.
     """
 
-    __slots__ = ("_asked", "_held", "_limit", "_loop", "_undoes", "address", "body", "is_fit", "since", "transport")
+    __slots__ = (
+        "_asked",
+        "_held",
+        "_limit",
+        "_loop",
+        "_undoes",
+        "address",
+        "body",
+        "is_fit",
+        "lane",
+        "since",
+        "transport",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: Address) -> None:
         self._loop = loop
@@ -76,6 +88,8 @@ class Connection(asyncio.Protocol):
         """When it was last let go."""
         self._asked: asyncio.Future[Answer] | None = None
         self.body: Framed | None = None
+        self.lane: Callable[[bytes], bool] | None = None
+        """While a sink of the body has opened one: what is asked first of a chunk, and sends it where that is calm."""
         self._held = b""
         """The beginning of a head."""
         self._undoes = True
@@ -85,7 +99,7 @@ class Connection(asyncio.Protocol):
         """Send a request; `close` when its answer is no longer wanted."""
         if self.transport is None or self.transport.is_closing():
             raise ServerDisconnectedError()
-        self._held, self.body, self._undoes, self._limit = b"", None, decode, limit
+        self._held, self.body, self.lane, self._undoes, self._limit = b"", None, None, decode, limit
         self._asked = self._loop.create_future()
         self.transport.write(request)
         return self._asked
@@ -94,24 +108,22 @@ class Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        lane = self.lane
+        if lane is not None:
+            try:
+                if lane(data):
+                    return
+            except Exception as error:  # noqa: BLE001 - as wherever a sink is told
+                self.lane = None
+                if self.body is not None and self.body.woken is not None and not self.body.woken.done():
+                    self.body.woken.set_exception(error)
+                return
+            # Whatever is read may change what is calm behind it.
+            self.lane = None
         body = self.body
         if body is None:
             self._read_head(data)
             return
-        lane = body.lane
-        if lane is not None:
-            try:
-                gone = lane(data)
-            except Exception as error:  # noqa: BLE001 - as wherever a sink is told
-                body.wake(error)
-                return
-            if gone is PASSED:
-                return
-            # Whatever is read may change what is calm behind it.
-            body.lane = None
-            if gone is not None:
-                body.wake()
-                return
         if body.is_over:
             self.is_fit = False  # nobody has asked for it
         elif body.is_between and (sink := body.sink) is not None and (woken := body.woken) is not None:

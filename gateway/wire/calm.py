@@ -10,15 +10,12 @@ from functools import lru_cache
 
 from attrs import frozen
 
-from gateway.core.ports import Taken
-
 __all__ = ["LONGEST", "MOST", "Calm", "Gone", "Lane", "Rest", "lane_of"]
 
 MOST = 64
 """Events that go by a lane before they are told; with that, what is told in one go has a bound."""
 LONGEST = 512
 """Bytes of a chunk: what is longer is rare, and is read."""
-PASSED, WAKE = Taken.PASSED, Taken.WAKE  # to look a member up costs more than a call
 CHUNK_END = b"\r\n"
 """Stands behind an event that comes in a chunk of its own."""
 _TEXT = rb'"([^"\\\x00-\x1f]*+)"'
@@ -80,19 +77,20 @@ class Calm:
     """Where they differ in more than that."""
 
 
-class _Lines(dict[int, bytes]):
-    """By the size of a chunk with its frame: the line that it begins with, in its plainest form."""
+class _Beginnings(dict[int, bytes]):
+    """By the size of a chunk with its frame: how it begins in its plainest form, the head of its event included."""
+
+    def __init__(self, head: bytes) -> None:
+        super().__init__()
+        self._head = head
 
     def __missing__(self, size: int) -> bytes:
         for digits in range(1, 4):
             inner = size - digits - 2 * len(CHUNK_END)
             if 0 < inner and len(line := b"%x\r\n" % inner) == digits + len(CHUNK_END) and size <= LONGEST:
-                self[size] = line
-                return line
-        return b"\0"  # no chunk begins so
-
-
-_LINES = _Lines()
+                self[size] = line + self._head
+                return self[size]
+        return CHUNK_END  # no chunk begins so
 
 
 @frozen
@@ -117,45 +115,49 @@ class Lane:
     """
 
     calm: Calm
-    takes: Callable[[bytes], Taken | None]
-    """Sends a chunk; None where it is to be read, and nothing was done with it."""
+    takes: Callable[[bytes], bool]
+    """Sends a chunk; where it is to be read instead, nothing was done with it."""
     gone: Callable[[], Gone | None]
     """What has gone since this was asked last."""
 
 
-def lane_of(calm: Calm, write: Callable[[bytes], None], waiting: Callable[[], int], clock: Callable[[], float]) -> Lane:
-    """A lane for events that look so: how a chunk is sent, and what of that waits."""
-    head, end, search, lines = calm.head, calm.tail + CHUNK_END, calm.loud.search, _LINES
+def lane_of(calm: Calm, write: Callable[[bytes], None], clock: Callable[[], float]) -> Lane:
+    """A lane for events that look so, and how a chunk is sent.
+
+    It does not ask how much of that waits for the client: that is for whoever gets the one that is read next.
+    """
+    beginnings, end, search = _Beginnings(calm.head), calm.tail + CHUNK_END, calm.loud.search
     texts: list[bytes] = []
     times: list[float] = []
     keep, note = texts.append, times.append
-    begins, behind = len(head), -len(end)
+    behind, size_of_head = -len(end), len(calm.head)
     last, total = b"", 0
 
-    def takes_alike(data: bytes) -> Taken | None:
-        nonlocal last, total
-        line = lines[size := len(data)]
+    def takes_alike(data: bytes) -> bool:
+        nonlocal last
+        # In the order of what they tell apart: an event of another kind begins otherwise.
+        beginning = beginnings[len(data)]
         if (
-            data.startswith(head, at := len(line))
-            and data.startswith(line)
+            data.startswith(beginning)
             and data.endswith(end)
-            and (begin := at + begins) < size + behind
-            and search(text := data[begin:behind]) is None
+            and (text := data[len(beginning) : behind])
+            and search(text) is None
             and len(texts) < MOST
         ):
             write(data)
             keep(text)
             note(clock())
-            last, total = data, total + size - at
-            # What the system has not taken at once is waited for by the task: that is the back-pressure.
-            return WAKE if waiting() else PASSED
-        return None
+            last = data
+            return True
+        return False
 
     def gone() -> Gone | None:
         nonlocal total
         if not texts:
             return None
-        size = total - len(texts) * len(CHUNK_END)
+        size = total + len(texts) * (size_of_head - len(CHUNK_END))
+        if rest is None:
+            size = sum(map(len, texts)) + len(texts) * (size_of_head + len(calm.tail))
         event = last[last.find(CHUNK_END) + len(CHUNK_END) : -len(CHUNK_END)]
         told = Gone(texts.copy(), times.copy(), event, size)
         texts.clear()
@@ -168,13 +170,12 @@ def lane_of(calm: Calm, write: Callable[[bytes], None], waiting: Callable[[], in
         return Lane(calm, takes_alike, gone)
     match, place, (one, other), same = rest.pattern.fullmatch, rest.text, rest.others, rest.same
 
-    def takes_stamped(data: bytes) -> Taken | None:
+    def takes_stamped(data: bytes) -> bool:
         nonlocal last, total
-        line = lines[size := len(data)]
+        beginning = beginnings[size := len(data)]
         if (
-            data.startswith(head, at := len(line))
-            and data.startswith(line)
-            and (found := match(data, at + begins)) is not None
+            data.startswith(beginning)
+            and (found := match(data, begin := len(beginning))) is not None
             and found.group(one, other) == same
             and (text := found[place])
             and search(text) is None
@@ -183,8 +184,8 @@ def lane_of(calm: Calm, write: Callable[[bytes], None], waiting: Callable[[], in
             write(data)
             keep(text)
             note(clock())
-            last, total = data, total + size - at
-            return WAKE if waiting() else PASSED
-        return None
+            last, total = data, total + size - begin
+            return True
+        return False
 
     return Lane(calm, takes_stamped, gone)

@@ -15,7 +15,6 @@ from gateway.answer.stream import StreamExchange
 from gateway.answer.watch import WatchedStream
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
-from gateway.core.ports import Taken
 from gateway.core.tools import ToolSet
 from gateway.kinds.shared.port import Reply, Situation
 from gateway.wire.calm import Calm, Lane, lane_of
@@ -202,22 +201,18 @@ def framed(event: bytes) -> bytes:
 
 
 class Taking(asyncio.Transport):
-    """A client that takes all that is written, but for what is to wait."""
+    """A client that takes all that is written."""
 
     def __init__(self) -> None:
         super().__init__()
         self.taken: list[bytes] = []
-        self.waiting = 0
 
     def write(self, data: Any) -> None:
         self.taken.append(bytes(data))
 
-    def get_write_buffer_size(self) -> int:
-        return self.waiting
-
     def lane(self, calm: Calm) -> Lane:
         """A lane to it."""
-        return lane_of(calm, self.write, self.get_write_buffer_size, monotonic)
+        return lane_of(calm, self.write, monotonic)
 
 
 @define
@@ -233,7 +228,7 @@ class Paced:
 
     def goes(self, data: bytes) -> bool:
         """Whether it went by the lane; if not, all is told that did before."""
-        if self._lane is not None and self._is_open and self._lane.takes(framed(data)) is Taken.PASSED:
+        if self._lane is not None and self._is_open and self._lane.takes(framed(data)):
             assert self.client.taken.pop() == framed(data)
             self.count += 1
             return True
