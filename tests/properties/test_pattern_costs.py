@@ -44,7 +44,11 @@ AT_ONE_PLACE = frozenset({"match", "fullmatch"})
 _PROMPTS = ("PROMPT", "ROOT_PROMPT", "BARE_ROOT", "WINDOWS_PROMPT")
 IN_A_LIST = frozenset(f"strategies.dialects.lines.shell._{name}" for name in _PROMPTS)
 """Those that are asked at the beginning of a line, one after the other."""
-BOUNDED = {"strategies.dialects.lines.react._CYCLE": 400, "strategies.asking.intent._ASKED": 4000}
+BOUNDED = {
+    "strategies.dialects.lines.react._CYCLE": 400,
+    "strategies.dialects.tags.glm._GLUED_NAME": 128,
+    "strategies.asking.intent._ASKED": 4000,
+}
 """Those whose text is never longer: what stands before an opener, either end of a user's message."""
 MOST_S = 0.02
 """CPU seconds that one of these may cost at its longest."""

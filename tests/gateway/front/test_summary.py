@@ -254,7 +254,8 @@ async def records(running: Any) -> list[dict[str, Any]]:
 def _said(record: RequestRecord) -> dict[str, Any]:
     """The fields that are not as they are by default."""
     plain = msgspec.to_builtins(RequestRecord(id="", at=0.0, key="", model="", upstream=""))
-    return {name: value for name, value in msgspec.to_builtins(record).items() if value != plain[name]}
+    told = msgspec.to_builtins(record)  # which leaves most of the defaults out
+    return {name: value for name, value in told.items() if name not in plain or value != plain[name]}
 
 
 async def samples(client: Any, running: Any) -> dict[str, float]:

@@ -273,7 +273,7 @@ TOKENS = (
     ),
     *("{", "}", ",", ":", "true", "null", "007", "é", " ", "</think>", "&quot;", "<![CDATA[", "]]>"),
 )
-TOKEN_TEXT = st.lists(st.sampled_from(TOKENS), max_size=6).map("".join) | st.text(max_size=12)
+TOKEN_TEXT = st.lists(st.sampled_from(TOKENS), max_size=6).map("".join) | st.text(LETTERS, max_size=12)
 VALUE = st.recursive(
     TOKEN_TEXT | st.booleans() | st.none() | st.integers(-(10**20), 10**20) | st.floats(-1e9, 1e9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TOKEN_TEXT, inner, max_size=3),
