@@ -29,6 +29,8 @@ _REACH = 4096
 """How far behind the head of a copied call the rest of it is looked for, at least."""
 # A shorter tail (`</read>`) stands in any text about tools.
 _MIN_TAIL = 12
+_OWN = 200
+"""By so much of its end an answer is found in what is sent behind it."""
 _EDGE = 400
 _WORD = re.compile(r"[A-Za-z0-9_]{3,64}")
 # Agents show files with numbers before their lines, and people quote with `>`; models copy without.
@@ -100,8 +102,13 @@ class Provenance:
     def _texts(self) -> list[str]:
         if self._sources is None:
             # Not the assistant's own: a model that repeats its call means it again.
-            sent = (message for message in self._messages if message.get("role") in _SENDERS)
-            self._sources = [text for message in sent for text in _strings(message.get("content"), _MAX_DEPTH)]
+            self._sources = []
+            said = ""
+            for message in self._messages:
+                role, texts = message.get("role"), _strings(message.get("content"), _MAX_DEPTH)
+                if role in _SENDERS:
+                    self._sources += (_without(text, said) for text in texts) if said and role == "user" else texts
+                said = "".join(texts).rstrip() if role == "assistant" and not message.get("tool_calls") else ""
         return self._sources
 
     def _forms(self, text: str) -> Turns[tuple[str, ...]]:
@@ -109,6 +116,24 @@ class Provenance:
         if forms is None:
             forms = self._folded[id(text)] = tuple((yield from _forms(text)))
         return forms
+
+
+def _without(text: str, said: str) -> str:
+    """What a user sent right behind an answer, without the end of that answer.
+
+    Qwen Code tells a model whose answer was cut how far it had come, with the call that it had begun:
+    https://github.com/QwenLM/qwen-code/blob/main/packages/core/src/core/geminiChat.ts
+    """
+    tail = said[-_OWN:]
+    at = text.rfind(tail) if len(tail) >= _MIN_TAIL else -1
+    if at < 0:
+        return text
+    end = at + len(tail)
+    least, most = len(tail), min(len(said), end)
+    while least < most:
+        size = (least + most + 1) // 2
+        least, most = (size, most) if said.endswith(text[end - size : end]) else (least, size - 1)
+    return text[: end - least] + "\n" + text[end:]
 
 
 def _needle(raw: str, folded: str) -> Turns[str]:

@@ -31,6 +31,10 @@ def user(content):
     return {"role": "user", "content": content}
 
 
+def assistant(content, **more):
+    return {"role": "assistant", "content": content, **more}
+
+
 def outcome(text, *messages, parts=None, **options):
     reader = reader_factory(tools=AGENT_TOOLS, options=Options(**options), model="m", messages=list(messages))()
     if options.get("stream_arguments") == "incremental":
@@ -39,6 +43,21 @@ def outcome(text, *messages, parts=None, **options):
     assert "".join(event.raw for event in events) == text
     reasons = [event.verdict.reasons[-1] for event in events if isinstance(event, Note) and event.verdict.reasons]
     return [event.name for event in events if isinstance(event, End)], reasons, events
+
+
+@pytest.mark.parametrize("size", [len(HONEST) - 8, 20])
+def test_what_a_client_says_of_an_answer_that_was_cut_is_no_source(size: int) -> None:
+    cut = "Let me look. " * 40 + HONEST[:size]
+    told = f"The connection dropped. Your answer ended with:\n<suffix>\n{cut[-300:]}\n</suffix>"
+    source = Provenance([user("Go on."), assistant(cut), user([{"type": "text", "text": told}])])
+    assert not source.quotes(HONEST, "read", {"filePath": "src/app.py"})
+    # Sent by anybody else, or behind another answer, it is what the model was shown.
+    for messages in (
+        [assistant(cut), tool(told)],
+        [assistant("Fine, and what else is there?"), user(told)],
+        [user(told)],
+    ):
+        assert Provenance(messages).quotes(HONEST, "read", {"filePath": "src/app.py"})
 
 
 @pytest.mark.parametrize("block", [XML, f"<tool_call>\n{JSON}\n</tool_call>", f"```json\n{JSON}\n```"])
