@@ -217,7 +217,7 @@ class ToolSchema:
             elif "null" in prop.types:
                 filled[name] = None
                 mends.append("null_filled")
-        return Adapted(filled, unique(mends))
+        return Adapted(filled, unique(mends) if mends else ())
 
     def lacks(self, given: Container[str]) -> bool:
         """Whether anything required is missing that has no default and may not be null."""
