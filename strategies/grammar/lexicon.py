@@ -93,7 +93,7 @@ LEFTOVERS = (
 
 # One letter alone would stop the scan in every other word; four of them hardly ever.
 _WORD = 4
-"""How much of a marker that begins with a letter or a tilde is asked for before it is looked at."""
+"""How much of a marker that begins with a letter, a tilde or a parenthesis is asked for before it is looked at."""
 
 
 def line_of(before: str) -> str:
@@ -108,7 +108,7 @@ def line_of(before: str) -> str:
 
 def _starts_of(markers: Iterable[str]) -> set[str]:
     """What of these is looked for first: one character, or the first word where that character is in all prose."""
-    return {marker[:_WORD] if marker[0].isalnum() or marker[0] == "~" else marker[0] for marker in markers}
+    return {marker[:_WORD] if marker[0].isalnum() or marker[0] in "~(" else marker[0] for marker in markers}
 
 
 _Starts = frozenset[str]
