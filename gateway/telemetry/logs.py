@@ -69,6 +69,7 @@ class LineWriter:
         """The thread waits, or is about to wait, to be woken."""
         # No queue of the library: its lock would be taken twice for each line.
         self._wake = threading.Semaphore(0)
+        self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
@@ -85,6 +86,7 @@ class LineWriter:
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
         """Write what is queued, as far as the time allows."""
         self.is_open = False
+        self._ends.set()
         self._wake.release()
         self._thread.join(timeout_s)
 
@@ -104,7 +106,7 @@ class LineWriter:
             self._wake.acquire()
         self._sleeps = False
         if self.is_open and len(self._lines) < _MAX_BATCH_LINES:
-            time.sleep(_GATHER_S)
+            self._ends.wait(_GATHER_S)
 
     def _write_all(self, lines: bytes) -> None:
         # After each portion the thread has to ask for the interpreter again.
