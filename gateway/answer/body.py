@@ -103,7 +103,7 @@ class BodyExchange:
         if second is None or choice is None:
             return self._body
         if not second.calls:
-            return self.no_second_answer()
+            return (yield from self.no_second_steps())
         self._round.end()
         if choice.broken_structured:
             return self._replaced(choice, second)
@@ -137,6 +137,10 @@ class BodyExchange:
 
     def no_second_answer(self) -> bytes:
         """Nothing came of asking again: the first answer."""
+        return whole(self.no_second_steps())
+
+    def no_second_steps(self) -> Turns[bytes]:
+        """The same in steps of bounded work."""
         choice = self._round.end()
         if choice is None:
             return self._body
@@ -146,7 +150,9 @@ class BodyExchange:
             for each in choice.broken_structured:
                 choice.review.tell(each, "untouched")
             return self._encoded(changed=self._told(choice, entry, message) or self._is_changed)
-        return self._encoded(changed=self._deliver(choice, entry, message, [*self._read, *choice.as_written()]))
+        return self._encoded(
+            changed=self._deliver(choice, entry, message, [*self._read, *(yield from choice.as_written())])
+        )
 
     def _encoded(self, *, changed: bool) -> bytes:
         # What is encoded is an event of a stream; a whole body has neither its prefix nor its blank line.

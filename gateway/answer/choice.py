@@ -24,7 +24,7 @@ from strategies.base import BrokenCall, FinishReason, Listener, Prepared, part_i
 from strategies.base.tries import Tries
 from strategies.mapping.answers import Translation, translation_of
 from strategies.reading.factory import Readers
-from strategies.text.turns import LONG
+from strategies.text.turns import LONG, Turns
 
 __all__ = ["Choice", "MakeId", "broken_off", "check_index"]
 
@@ -358,12 +358,13 @@ class Choice:
             self._end_text()
         return events if self._repeats is None else self._repeats.feed(events)
 
-    def as_written(self) -> list[Event]:
+    def as_written(self) -> Turns[list[Event]]:
         """Nothing came of asking again: what is held is text, or the calls that it holds beyond doubt."""
         hold, readers = self._hold, self._make_reader
         if hold is None or hold.broken_call is None or not isinstance(readers, Readers):
             return self.give_back()
-        return [*hold.as_written(readers, self._shape), *self.give_back()]
+        held = yield from hold.as_written(readers, self._shape)
+        return [*held, *self.give_back()]
 
     def _last(self, reader: GuardedReader, reason: FinishReason) -> list[Event]:
         """What the end of the text comes to."""

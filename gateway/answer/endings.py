@@ -19,7 +19,7 @@ from gateway.wire.chat_chunks import args_chunk, decode_object, encode_object, u
 from gateway.wire.sse import DONE, encode
 from strategies.base import Prepared
 from strategies.reading.reader import CUT_REASONS
-from strategies.text.turns import Turns
+from strategies.text.turns import Turns, whole
 
 __all__ = ["Endings", "error_event"]
 
@@ -98,7 +98,7 @@ class Endings:
         """Nothing more comes of the model server's answer, which has ended in this error or in none."""
         self.finish_all()
         if self._waiting is not None and (error is None or self.finished):
-            self.no_second_answer()
+            whole(self.no_second_answer())
         if self.finished:
             return
         self.finished = True
@@ -121,7 +121,7 @@ class Endings:
         if second is None or choice is None or self._waiting is None:
             return
         if not second.calls:
-            self.no_second_answer()
+            yield from self.no_second_answer()
             return
         pending = self._waiting[0]
         if choice.broken_structured:
@@ -135,14 +135,15 @@ class Endings:
         self._queue.add_usage(pending, second.usage)
         self._resume()
 
-    def no_second_answer(self) -> None:
+    def no_second_answer(self) -> Turns[None]:
         """Nothing came of asking again: the rest of the first answer, unchanged."""
         choice = self._round.choice
         if choice is None or self._waiting is None:
             return
-        self.apply(choice, choice.as_written(), self._waiting[0])
+        pending = self._waiting[0]
+        self.apply(choice, (yield from choice.as_written()), pending)
         self._calls.release(choice)
-        self._calls.tell_mapped(choice, self._waiting[0], choice.translation())
+        self._calls.tell_mapped(choice, pending, choice.translation())
         self._resume()
 
     def _resume(self) -> None:

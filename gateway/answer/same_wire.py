@@ -303,8 +303,8 @@ class SameWireReading:
     def second_steps(self, body: bytes) -> Turns[bytes]:
         return self._told((yield from self._inner.second_steps(body)))
 
-    def no_second_answer(self) -> bytes:
-        return self._told(self._inner.no_second_answer())
+    def no_second_steps(self) -> Turns[bytes]:
+        return self._told((yield from self._inner.no_second_steps()))
 
     def _told(self, chat: bytes) -> bytes:
         self.facts.completion_id = self._carrier.answer_id  # the chunks are named by their numbers

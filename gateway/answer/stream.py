@@ -291,7 +291,11 @@ class StreamExchange:
 
     def no_second_answer(self) -> bytes:
         """Nothing came of asking again: the rest of the first answer, unchanged, or the first of it while `busy`."""
-        self._endings.no_second_answer()
+        return whole(self.no_second_steps())
+
+    def no_second_steps(self) -> Turns[bytes]:
+        """The same in steps of bounded work."""
+        yield from self._endings.no_second_answer()
         return self._queue.take()
 
     def _feed_events(self, data: bytes) -> int:
@@ -492,7 +496,7 @@ class StreamExchange:
         # A structured call behind a broken one in the text takes its place: nothing has to be asked.
         if called and self._endings.waits_for_second(choice):
             pending.waits = True
-            self._endings.no_second_answer()  # what was to be asked for came behind the end
+            whole(self._endings.no_second_answer())  # what was to be asked for came behind the end
         if called and choice.may_supply:
             self._endings.apply(choice, choice.release_hold(), pending)
         # The text could only have become a call at its end, and the structured one has come instead.

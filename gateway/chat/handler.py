@@ -286,7 +286,7 @@ async def _whole(
     while (wanted := exchange.ask_again) is not None:
         # Both ways cost a generation, and one request may cost no more than one besides its own.
         if chance is not None and chance.is_spent:
-            answer = exchange.no_second_answer()
+            answer = await in_turns(exchange.no_second_steps())
         else:
             answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
     if not isinstance(reply, UpstreamReply):

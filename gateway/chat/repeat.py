@@ -42,7 +42,7 @@ async def ask_again(
     budget = state.shared.second_questions
     if not budget.take(state.shared.admission.active):
         _record(state, wanted, "no_budget", None)
-        return exchange.no_second_answer()
+        return await in_turns(exchange.no_second_steps())
     started = state.deadline.now()
     result = "cancelled"
     try:
@@ -62,7 +62,7 @@ async def ask_again(
     finally:
         budget.give_back()
         _record(state, wanted, result, state.deadline.now() - started)
-    return exchange.no_second_answer()
+    return await in_turns(exchange.no_second_steps())
 
 
 async def second_answer(state: RequestState, body: bytes) -> bytes:

@@ -32,6 +32,7 @@ from strategies.dialects.rows import BY_ID, TABLE
 from strategies.grammar.dialect import Dialect
 from strategies.reading.factory import reader_factory
 from strategies.recovery import RecoveryStrategy
+from strategies.text.turns import Turns
 from strategies.xml_prompt import XmlPromptStrategy
 from tests.bench.linear import FILLER, around, filled
 from tests.support.chat import DONE, answer_body, event, numbered_ids
@@ -184,6 +185,12 @@ def steps_of(
         yield partial(exchange.step, written)
         while exchange.busy:
             yield exchange.step
+    exchange.end_choices()
+    while exchange.busy:
+        yield exchange.step
+    yield lambda: b"" if exchange.ask_again is None else b"asked"
+    if exchange.ask_again is not None:
+        yield from _in_steps(exchange.no_second_steps())
     yield exchange.close
     while exchange.busy:
         yield exchange.step
@@ -191,7 +198,12 @@ def steps_of(
 
 def _steps_of_body(answer: Made, dialect: str) -> Iterator[Callable[[], bytes]]:
     exchange = BodyExchange(prepared(answer, dialect, waits=True), make_id=numbered_ids(), limits=Limits(), asks=1)
-    work = exchange.steps(answer_body(answer.head + answer.value + answer.tail))
+    yield from _in_steps(exchange.steps(answer_body(answer.head + answer.value + answer.tail)))
+    if exchange.ask_again is not None:
+        yield from _in_steps(exchange.no_second_steps())
+
+
+def _in_steps(work: Turns[bytes]) -> Iterator[Callable[[], bytes]]:
     ended: list[bytes] = []
 
     def step() -> bytes:

@@ -23,6 +23,7 @@ from strategies.asking.renderers import RENDERERS
 from strategies.base import Options, Shape
 from strategies.dialects.rows import BY_ID
 from strategies.reading.factory import reader_factory
+from strategies.text.turns import whole
 from strategies.writing.renderer import CannotExpress
 from tests.support.reading import BOOLEAN, INTEGER, STRING, Reading, pieces, read, tool
 
@@ -604,7 +605,7 @@ def told_in_vain(text: str, tools: ToolSet) -> list[tuple[str, dict[str, Any]]]:
     out += [*hold.feed(shaper.finish("stop")), *hold.finish("stop")]
     if hold.broken_call is None:
         return []
-    told = hold.as_written(readers, Shape())
+    told = whole(hold.as_written(readers, Shape()))
     assert "".join(event.raw for event in [*out, *told]) == text
     calls = [(event.name, json.loads(event.arguments)) for event in told if isinstance(event, End)]
     return [] if any(name not in tools for name, _ in calls) else calls

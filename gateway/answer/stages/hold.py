@@ -9,13 +9,14 @@ from strategies.grammar.confidence import UNFIT
 from strategies.reading.factory import Readers
 from strategies.reading.reader import CUT_REASONS
 from strategies.text.tape import Tape
+from strategies.text.turns import Turns
 
 __all__ = ["Hold"]
 
 _LIMIT = 1 << 18
 """Characters of an answer that can be asked for again: a longer one costs too much to be written twice."""
 _LEAST_LIMIT = 1 << 16
-"""Characters of calls that are read once more: as few as one turn reads."""
+"""Characters of calls that are read once more."""
 _BEHIND = 500
 """How much text may follow a broken call: an answer that goes on was not waiting for its call."""
 
@@ -91,21 +92,23 @@ class Hold:
             for at, event in enumerate(held)
         ]
 
-    def as_written(self, readers: Readers, shape: Shape) -> list[Event]:
-        """What is held, now that nothing better came of asking again.
+    def as_written(self, readers: Readers, shape: Shape) -> Turns[list[Event]]:
+        """What is held, now that nothing better came of asking again, in turns.
 
         A server that reads its model's own tokens itself passes on what the model wrote, and the client answers that
         an argument is missing: better than tokens as an answer, which end its work. So it is here where such calls, as
         they were written, are all that is held.
         """
         said = self.broken_call
-        held = self.release()
         lenient = readers.as_written() if said is not None and said.notes else None
-        text = "".join(event.raw for event in held)
-        if lenient is None or len(text) > _LEAST_LIMIT:
-            return held
-        reader = GuardedReader(lenient)
-        events = [*reader.feed(text), *reader.finish("stop")]
+        text = "".join(event.raw for event in self._held)
+        events: list[Event] = []
+        if lenient is not None and len(text) <= _LEAST_LIMIT:
+            reader = GuardedReader(lenient)
+            events += yield from reader.reading(text)
+            events += yield from reader.reading(reason="stop")
+        # Only now: who is interrupted in between still holds it.
+        held = self.release()
         calls = [event for event in events if isinstance(event, End)]
         is_unfit = bool(calls) and UNFIT in calls[0].verdict.reasons
         if not is_unfit or any(map(_is_said, events)) or not all(self._ask.satisfies(call.name) for call in calls):

@@ -26,6 +26,8 @@ from tests.support.cost import steps
 MOST = 60_000
 """Calls of functions in a step: some five milliseconds of such small ones."""
 SIZE = 100_000
+READ_ONCE_MORE = 10_000
+"""Where nothing came of asking again, calls of such a size are read as they were written."""
 FEW = [
     ("dsml", "deep", "closed"),
     ("json_bare", "enum", "native"),
@@ -48,12 +50,18 @@ def test_no_step_grows_with_the_arguments(dialect: str, shape: str, state: str) 
 
 
 @pytest.mark.cost
+def test_no_step_grows_with_a_call_that_is_read_once_more() -> None:
+    assert_even("solar_open", "deep", "open", READ_ONCE_MORE)
+
+
+@pytest.mark.cost
 @pytest.mark.long
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("dialect", [name for name, row in BY_ID.items() if made(row, "text", 100)])
 def test_no_step_of_any_dialect_grows_with_the_arguments(dialect: str, state: str) -> None:
     for shape in SHAPES:
         assert_even(dialect, shape, state, SIZE)
+        assert_even(dialect, shape, state, READ_ONCE_MORE)
 
 
 @pytest.mark.cost
