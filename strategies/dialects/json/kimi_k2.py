@@ -106,6 +106,9 @@ def _parse_stripped(
             raise Reject("no call")
         payload = yield from read_arguments(cur, context, opening, stops, tool=context.find(name))
         surplus = yield from read_surplus(cur)
+        # Nothing else tells where an object ends: behind one that a stray quote has closed stands its other half.
+        if (yield from cur.peek(1)) in ('"', "'", ",", ":"):
+            raise Reject("more of the object", attempted=True)
         found += with_mends((yield from named_drafts(cur, context, name, payload, "function")), surplus)
         yield from cur.ws()
         yield from cur.lits(_CALL_END)
