@@ -141,7 +141,8 @@ class Rollout:
         "TRANSFORM_BUDGET_MS",
         whole(1, 60_000),
         50,
-        "Time that reading beside an untouched answer may take, and above which the rollout is paused for overhead.",
+        "Processor time that reading beside an untouched answer may take; time above which the rollout is paused for "
+        "overhead.",
     )
     dry_run_samples_per_slice: int = _rollout(
         "DRY_RUN_SAMPLES_PER_SLICE",
