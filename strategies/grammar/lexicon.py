@@ -144,30 +144,38 @@ def _trigger(
 def _trigger_in_json(starts: _Starts, glued: _Starts, apart: _Starts) -> re.Pattern[bytes]:
     """The same in the JSON of a text of ASCII: in anything else there is always such a place, and where it ends.
 
-    What an alternative may not stand behind is asked once its character is there, as above: asked first, each character
-    of a text was tried with every alternative, which cost more than all else that is done for an event.
+    What a start may not stand behind is asked once its character is there: asked first, each character of a text was
+    tried with every start, which cost more than all else that is done for an event.
     """
     starts = frozenset(start for start in starts if start.isascii())
     signs = "".join(re.escape(start) for start in sorted(starts) if len(start) == 1)
     rests: dict[tuple[str, str], set[str]] = {}
     for start in starts:
         not_behind = ("" if not start[0].isalpha() or start in glued else "A-Za-z") + (" " if start in apart else "")
-        if len(start) > 1:
+        if len(start) > 1 and start[0] not in starts:
             first = re.escape(start[0])
             behind = f"(?<![{not_behind}]{first})" if not_behind else ""
             rests.setdefault((start[0], behind), set()).add(start[1:])
-    alternatives = [rf'["\\\x00-\x1f\x80-\xff{signs}]', r"[ ](?=\Z)"]
-    alternatives.extend(_alternative(first, rests[first, behind], behind) for first, behind in sorted(rests))
-    return re.compile("|".join(alternatives).encode("latin-1"))
+    firsts = "".join(re.escape(first) for first in sorted({first for first, _ in rests}))
+    nexts = "".join(re.escape(second) for second in sorted({rest[0] for words in rests.values() for rest in words}))
+    begun = (f"(?<={re.escape(first)}){behind}{_going_on(rests[first, behind])}" for first, behind in sorted(rests))
+    # One class in front: the engine passes over all that is not in it at once. Most of what begins is told by what
+    # comes next.
+    pattern = rf'["\\\x00-\x1f\x80-\xff {signs}{firsts}](?:(?<![ {firsts}])|(?<=[ ])\Z'
+    pattern += rf"|(?=[{nexts}]|\Z)(?:{'|'.join(begun)}))" if rests else ")"
+    return re.compile(pattern.encode("latin-1"))
 
 
 def _alternative(first: str, rests: set[str], behind: str = "") -> str:
-    if "" in rests:
-        return re.escape(first) + behind
+    return re.escape(first) + behind + ("" if "" in rests else _going_on(rests))
+
+
+def _going_on(rests: set[str]) -> str:
+    """What follows the first character of one of the starts that go on so."""
     # At the very end of a text a start may be cut anywhere.
     begun = {rest[:size] for rest in rests for size in range(len(rest))}
     whole, cut = ("|".join(map(re.escape, sorted(words))) for words in (rests, begun))
-    return rf"{re.escape(first)}{behind}(?={whole}|(?:{cut})\Z)"
+    return rf"(?={whole}|(?:{cut})\Z)"
 
 
 class Triggers:
