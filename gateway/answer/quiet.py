@@ -18,7 +18,7 @@ from gateway.answer.facts import Facts
 from gateway.answer.queue import LINE
 from gateway.answer.template import Template
 from gateway.core.events import Event, Text
-from gateway.wire.calm import Calm
+from gateway.wire.calm import BLANK, Blanks, Calm
 from strategies.base import Listener
 
 __all__ = ["Deaf", "Quiet", "is_text"]
@@ -38,6 +38,7 @@ class Deaf:
 
     holds = False
     begun = 0
+    blanks: Blanks = "pass"
     calm = re.compile(rb'["\\\x00-\x1f\x80-\xff]')
 
     def __init__(self) -> None:
@@ -60,6 +61,7 @@ class Quiet:
 
     __slots__ = (
         "_begin",
+        "_blanks_pass",
         "_calm",
         "_calm_look",
         "_chars",
@@ -108,6 +110,8 @@ class Quiet:
         """Events that wait, however many, as they go on with what is open; None while nothing is."""
         self.held_most = 0
         """How many bytes have waited at most."""
+        self._blanks_pass = False
+        """One that ends in a blank goes out as any other."""
         self._calm_look: Calm | None = None
         """How the events look in which it looks for that."""
         self._head = self._tail = self._gap = b""
@@ -144,6 +148,7 @@ class Quiet:
         listener = self._listener
         calm = None if listener is None or self._waiting or self._gathered is not None else listener.calm
         self._search = calm.search if calm is not None else None
+        self._blanks_pass = listener is not None and listener.blanks == "pass"
 
     def word(self, content: bytes) -> bool:
         """Whether an event with this content goes out at once and alone, as `passes` has it; it is then taken down.
@@ -152,6 +157,8 @@ class Quiet:
         """
         search = self._search
         if search is None or self._stamped is not None or not content or search(content) is not None:
+            return False
+        if content[-1] == BLANK and not self._blanks_pass:
             return False
         if len(self._calm) + len(content) > _MOST:
             return False
@@ -170,8 +177,14 @@ class Quiet:
         loud, look = listener.calm, self._calm_look
         if loud is None or (head is not None and head != self._head):
             return None
-        if look is None or look.loud is not loud or look.head != self._head or look.tail != self._tail:
-            look = self._calm_look = Calm(self._head, self._tail, loud)
+        if (
+            look is None
+            or look.loud is not loud
+            or look.blanks != listener.blanks
+            or look.head != self._head
+            or look.tail != self._tail
+        ):
+            look = self._calm_look = Calm(self._head, self._tail, loud, blanks=listener.blanks)
         return look
 
     def overlook(self, texts: list[bytes]) -> None:
@@ -196,7 +209,12 @@ class Quiet:
                 content = data[self._begin : self._end]
             else:
                 content = b""
-            if content and search(content) is None and len(self._calm) + len(content) <= _MOST:
+            if (
+                content
+                and search(content) is None
+                and len(self._calm) + len(content) <= _MOST
+                and (content[-1] != BLANK or self._blanks_pass)
+            ):
                 self._calm += content
                 self.events += 1
                 if stamped is not None:
@@ -280,7 +298,8 @@ class Quiet:
 
     def _overlook(self, listener: Listener) -> None:
         """Say what was calm so far."""
-        listener.overlook(self._calm.decode("ascii"))
+        # Line breaks are all that is not written there as it is.
+        listener.overlook(self._calm.decode("ascii").replace("\\n", "\n"))
         self._size += len(self._calm)
         self._calm = bytearray()
 

@@ -117,7 +117,7 @@ class SameWireStream(WatchedStream):
         if not self._head or not self._has_words or not self._relayed.is_here:
             return None
         if self._calm is None or self._calm.head != self._head:
-            self._calm = Calm(self._head, _EVENT_END, _LINE)
+            self._calm = Calm(self._head, _EVENT_END, _LINE, blanks="pass")
         return self._calm
 
     def overlook(self, texts: list[bytes], last: bytes) -> None:

@@ -304,8 +304,9 @@ class _Stream:
                 data = None
             finally:
                 self._take_down()
-            if data is None:
+            if data is None or self._owed or self._exchange.busy:
                 await self._work_off()
+            if data is None:
                 continue
             now = self._state.deadline.now()
             if now >= self._total_due:
@@ -326,7 +327,7 @@ class _Stream:
             self._take_down()
         passes, transport = self._passes, self._flowing
         # Whatever is not the usual case is left to the task, which can wait.
-        if len(data) > PIECE_BYTES or transport is None or transport.is_closing():
+        if len(data) > PIECE_BYTES or transport is None or transport.is_closing() or self._owed or self._exchange.busy:
             return LEFT
         if passes is not None and (out := passes(data)) is not None:
             # That the answer takes too long as a whole is found out by who waits for it.
@@ -343,12 +344,9 @@ class _Stream:
             state.bytes_out += len(out)
             # As the chunk that came, if nothing was made of it; else it is framed here: aiohttp's own `write` has to be
             # awaited, and in this call chain nothing can be.
-            if chunk and out is data:
-                transport.write(chunk)
-                if self._calm is not None and self._held_since is None:
-                    self._open_lane(self._calm(), transport)
-            else:
-                transport.write(b"%x\r\n%b\r\n" % (len(out), out))
+            transport.write(chunk if chunk and out is data else b"%x\r\n%b\r\n" % (len(out), out))
+            if chunk and self._calm is not None and self._held_since is None:
+                self._open_lane(self._calm(), transport)
             # What the system has not taken at once is waited for by the task: that is the back-pressure.
             return WAKE if transport.get_write_buffer_size() else PASSED
         return self._take_in(data, transport)
@@ -359,20 +357,30 @@ class _Stream:
             return
         lane = self._lane
         if lane is None or lane.calm is not calm:
-            lane = self._lane = lane_of(calm, transport.write, monotonic)
-        self._reply.open_lane(lane.takes, MOST * LONGEST)
+            # Of an answer that is not changed nothing ever waits.
+            may_hold = isinstance(self._exchange, StreamExchange)
+            lane = self._lane = lane_of(calm, transport.write, monotonic, may_hold=may_hold)
+        self._reply.open_lane(lane.takes, (MOST + 2) * LONGEST)
 
     def _take_down(self) -> None:
         """Say what has gone by the lane: first of all, whatever comes next."""
         gone = self._lane.gone() if self._lane is not None else None
         if gone is None or not isinstance(self._reply, UpstreamReply):
             return
-        state, times = self._state, gone.times
-        state.longest_gap_s = max(state.longest_gap_s, times[0] - self._sent_at, *map(sub, times[1:], times))
-        self._came_at = self._sent_at = times[-1]
-        state.bytes_out += gone.size
-        self._reply.note_gone(gone.size)
-        self._exchange.overlook(gone.texts, gone.last)
+        state, times, found, facts = self._state, gone.times, self._state.found, self._exchange.facts
+        if times:
+            state.longest_gap_s = max(state.longest_gap_s, times[0] - self._sent_at, *map(sub, times[1:], times))
+            self._came_at = self._sent_at = times[-1]
+            state.bytes_out += gone.size
+            self._exchange.overlook(gone.texts, gone.last)
+        self._reply.note_gone(gone.size + len(gone.waiting))
+        if gone.held_bytes:
+            facts.held_bytes_max = max(facts.held_bytes_max, gone.held_bytes)
+            found.longest_hold_s = max(found.longest_hold_s, gone.held_s)
+        if gone.waiting:
+            # It waits on where all others do.
+            self._came_at = self._held_since = gone.since
+            self._owed += self._feed(gone.waiting)
 
     def _take_in(self, data: bytes, transport: asyncio.Transport) -> Taken:
         """The same of what has to be read."""

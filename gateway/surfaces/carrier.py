@@ -173,7 +173,7 @@ class EventCarrier:
         if chat is None or template is None:
             return None
         if self._calm is None or self._calm[0] is not template or self._calm[1] is not chat:
-            self._calm = template, chat, template.calm(chat.loud)
+            self._calm = template, chat, template.calm(chat)
         return self._calm[2]
 
     def overlook(self, texts: list[bytes], last: bytes) -> None:

@@ -6,7 +6,7 @@ number or letters at random, is looked for wherever it writes it.
 
 import re
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from gateway.wire.calm import Calm, Rest
 
@@ -59,13 +59,14 @@ class WordTemplate:
         stamps = tuple((is_text, behind, len(behind)) for is_text, behind in zip(are_texts, between, strict=False))
         return cls(event[: starts[0]], event[ends[-1] :], stamps, are_texts[-1])
 
-    def calm(self, loud: re.Pattern[bytes]) -> Calm | None:
-        """How events look in whose text that finds nothing; None where they differ in more than can be told."""
+    def calm(self, chat: Calm) -> Calm | None:
+        """How events look whose chunks look so; None where they differ in more than can be told."""
         if not self.stamps:
-            return Calm(self.head + _QUOTE, _QUOTE + self.tail, loud) if self.ends_with_text else None
+            is_alike = self.ends_with_text
+            return evolve(chat, head=self.head + _QUOTE, tail=_QUOTE + self.tail) if is_alike else None
         stamps = [(is_text, behind) for is_text, behind, _ in self.stamps]
         rest = Rest.of(stamps, ends_with_text=self.ends_with_text, tail=self.tail)
-        return Calm(self.head, self.tail, loud, rest) if rest is not None else None
+        return evolve(chat, head=self.head, tail=self.tail, rest=rest) if rest is not None else None
 
     def read(self, event: bytes) -> bytes | None:
         """The text of an event, in its quotes; None where it is another.

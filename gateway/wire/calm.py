@@ -7,13 +7,16 @@ gives each a number, or letters at random, says that at the same places of all.
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Literal
 
 from attrs import frozen
 
-__all__ = ["LONGEST", "MOST", "Calm", "Gone", "Lane", "Rest", "lane_of"]
+__all__ = ["BLANK", "LONGEST", "MOST", "Blanks", "Calm", "Gone", "Lane", "Rest", "lane_of"]
 
 MOST = 64
 """Events that go by a lane before they are told; with that, what is told in one go has a bound."""
+Blanks = Literal["pass", "wait", "hear"]
+"""A text that ends in a blank passes as any other, has to wait for what comes, or is to be heard."""
 LONGEST = 512
 """Bytes of a chunk: what is longer is rare, and is read."""
 CHUNK_END = b"\r\n"
@@ -78,6 +81,8 @@ class Calm:
     """What finds in a text that its event is to be read."""
     rest: Rest | None = None
     """Where they differ in more than that."""
+    blanks: Blanks = "pass"
+    """What becomes of those whose text ends in a blank."""
 
 
 class _Beginnings(dict[int, bytes]):
@@ -96,21 +101,31 @@ class _Beginnings(dict[int, bytes]):
         return CHUNK_END  # no chunk begins so
 
 
-class _Loud(dict[bytes, bool]):
-    """Whether a text is loud: words come again, and to look one up costs a fifth of a search."""
+_CALM, _WAITS, _LOUD = range(3)
+"""What a text is: one that goes at once; one whose blank at its end has to wait for what comes behind it; any other."""
+BLANK = 32
+"""By its number."""
 
-    def __init__(self, loud: re.Pattern[bytes]) -> None:
+
+class _Kinds(dict[bytes, int]):
+    """What texts are: words come again, and to look one up costs a fifth of a search."""
+
+    def __init__(self, loud: re.Pattern[bytes], blanks: Blanks) -> None:
         super().__init__()
         self._search = loud.search
+        self._blanks = blanks
 
-    def __missing__(self, text: bytes) -> bool:
-        is_loud = self._search(text) is not None
+    def __missing__(self, text: bytes) -> int:
+        kind = _CALM if self._search(text) is None else _LOUD
+        if kind == _CALM and text[-1] == BLANK and self._blanks != "pass":
+            # Of more than one nobody knows what they stand before.
+            kind = _WAITS if self._blanks == "wait" and text[-2:] not in (b"  ", b" ") else _LOUD
         if len(text) <= _LONGEST_WORD and len(self) < _MOST_WORDS:
-            self[text] = is_loud
-        return is_loud
+            self[text] = kind
+        return kind
 
 
-_loud = lru_cache(maxsize=32)(_Loud)
+_kinds = lru_cache(maxsize=32)(_Kinds)
 """Of the same for the same: nearly all answers are looked through for the same."""
 
 
@@ -125,6 +140,14 @@ class Gone:
     """The last event."""
     size: int
     """Of all events."""
+    waiting: bytes
+    """An event that has come behind them and has not gone: the next one decides of the blank at its end."""
+    since: float
+    """When it came."""
+    held_s: float
+    """How long one has waited at the most, of those that have gone."""
+    held_bytes: int
+    """And how large one was, at the most."""
 
 
 @frozen(eq=False)
@@ -142,56 +165,88 @@ class Lane:
     """What has gone since this was asked last."""
 
 
-def lane_of(calm: Calm, write: Callable[[bytes], None], clock: Callable[[], float]) -> Lane:
+def lane_of(calm: Calm, write: Callable[[bytes], None], clock: Callable[[], float], *, may_hold: bool = False) -> Lane:
     """A lane for events that look so, and how a chunk is sent.
 
-    It does not ask how much of that waits for the client: that is for whoever gets the one that is read next.
+    It does not ask how much of that waits for the client: that is for whoever gets the one that is read next. Where it
+    `may_hold`, one whose text is calm but for a blank at its end waits here for the next: if that goes on with a word,
+    both go. It is told as one that has come and not gone, for whoever gets the next where that is loud.
     """
-    beginnings, end, is_loud = _Beginnings(calm.head), calm.tail + CHUNK_END, _loud(calm.loud)
+    if calm.rest is not None:
+        return _stamped(calm, calm.rest, write, clock)
+    beginnings, end, kinds = _Beginnings(calm.head), calm.tail + CHUNK_END, _kinds(calm.loud, calm.blanks)
     texts: list[bytes] = []
     times: list[float] = []
     keep, note = texts.append, times.append
-    behind, size_of_head = -len(end), len(calm.head)
-    last, total = b"", 0
+    behind, frame = -len(end), len(calm.head) + len(calm.tail)
+    most_calm = _WAITS if may_hold else _CALM
+    last, waiting, words, since, held_s, held_bytes = b"", b"", b"", 0.0, 0.0, 0
 
-    def takes_alike(data: bytes) -> bool:
-        nonlocal last
+    def takes(data: bytes) -> bool:
+        nonlocal last, waiting, words, since, held_s, held_bytes
         # In the order of what they tell apart: an event of another kind begins otherwise.
         beginning = beginnings[len(data)]
-        if (
+        if not (
             data.startswith(beginning)
             and data.endswith(end)
             and (text := data[len(beginning) : behind])
-            and not is_loud[text]
+            and (kind := kinds[text]) <= most_calm
             and len(texts) < MOST
         ):
+            return False
+        if not (kind or waiting):
             write(data)
             keep(text)
             note(clock())
             last = data
             return True
-        return False
+        now = clock()
+        if waiting:
+            # Where white space goes on nobody knows yet what it stands before.
+            if text[0] == BLANK:
+                return False
+            write(waiting if kind else waiting + data)
+            keep(words)
+            note(now)
+            last, held_s = waiting, max(held_s, now - since)
+        if kind:
+            waiting, words, since = data, text, now
+            held_bytes = max(held_bytes, len(text) + frame)
+        else:
+            keep(text)
+            last, waiting = data, b""
+        return True
 
     def gone() -> Gone | None:
-        nonlocal total
-        if not texts:
+        nonlocal waiting, held_s
+        if not (texts or waiting):
             return None
-        size = total + len(texts) * (size_of_head - len(CHUNK_END))
-        if rest is None:
-            size = sum(map(len, texts)) + len(texts) * (size_of_head + len(calm.tail))
-        event = last[last.find(CHUNK_END) + len(CHUNK_END) : -len(CHUNK_END)]
-        told = Gone(texts.copy(), times.copy(), event, size)
+        size = sum(map(len, texts)) + len(texts) * frame
+        told = Gone(texts.copy(), times.copy(), _inner(last), size, _inner(waiting), since, held_s, held_bytes)
         texts.clear()
         times.clear()
-        total = 0
+        waiting, held_s = b"", 0.0
         return told
 
-    rest = calm.rest
-    if rest is None:
-        return Lane(calm, takes_alike, gone)
-    match, place, (one, other), same = rest.pattern.fullmatch, rest.text, rest.others, rest.same
+    return Lane(calm, takes, gone)
 
-    def takes_stamped(data: bytes) -> bool:
+
+def _inner(chunk: bytes) -> bytes:
+    """The event in a chunk."""
+    return chunk[chunk.find(CHUNK_END) + len(CHUNK_END) : -len(CHUNK_END)]
+
+
+def _stamped(calm: Calm, rest: Rest, write: Callable[[bytes], None], clock: Callable[[], float]) -> Lane:
+    """The same for events that differ in more than their text; none waits."""
+    beginnings, kinds = _Beginnings(calm.head), _kinds(calm.loud, calm.blanks)
+    texts: list[bytes] = []
+    times: list[float] = []
+    keep, note = texts.append, times.append
+    frame = len(calm.head) - len(CHUNK_END)
+    match, place, (one, other), same = rest.pattern.fullmatch, rest.text, rest.others, rest.same
+    last, total = b"", 0
+
+    def takes(data: bytes) -> bool:
         nonlocal last, total
         beginning = beginnings[size := len(data)]
         if (
@@ -199,7 +254,7 @@ def lane_of(calm: Calm, write: Callable[[bytes], None], clock: Callable[[], floa
             and (found := match(data, begin := len(beginning))) is not None
             and found.group(one, other) == same
             and (text := found[place])
-            and not is_loud[text]
+            and not kinds[text]
             and len(texts) < MOST
         ):
             write(data)
@@ -209,4 +264,14 @@ def lane_of(calm: Calm, write: Callable[[bytes], None], clock: Callable[[], floa
             return True
         return False
 
-    return Lane(calm, takes_stamped, gone)
+    def gone() -> Gone | None:
+        nonlocal total
+        if not texts:
+            return None
+        told = Gone(texts.copy(), times.copy(), _inner(last), total + len(texts) * frame, b"", 0.0, 0.0, 0)
+        texts.clear()
+        times.clear()
+        total = 0
+        return told
+
+    return Lane(calm, takes, gone)

@@ -12,6 +12,7 @@ from attrs import evolve
 
 from gateway.core.events import NONE_MARKUP, Args, Drop, End, Event, Note, Start, Text, Verdict
 from gateway.core.tools import ToolSet
+from gateway.wire.calm import Blanks
 from gateway.wire.chat_request import ChatRequest
 from strategies.base import AnswerReader, FinishReason, Listener, Options, Prepared, Shape
 from strategies.dialects.rows import BY_ID
@@ -72,6 +73,7 @@ class _LetsAll:
     """Listens as another one does, but that nothing has to wait for what becomes of it."""
 
     holds = False
+    blanks: Blanks = "hear"
 
     def __init__(self, inner: Listener) -> None:
         self._inner = inner

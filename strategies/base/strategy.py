@@ -15,6 +15,7 @@ from gateway.core.client import Client
 from gateway.core.events import Event, Note
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
+from gateway.wire.calm import Blanks
 from gateway.wire.chat_request import ChatRequest
 from strategies.base.translation import CallBack, Refusal
 
@@ -125,8 +126,14 @@ class Listener(Protocol):
     def calm(self) -> re.Pattern[bytes] | None:
         """What finds in the JSON of a text, without its quotes, that it is to be heard; None while every one is.
 
-        A text without that is of ASCII as it stands there, is decided whatever comes, and nothing begins in it.
+        A text without that is of ASCII as it stands there, but for line breaks before letters, is decided whatever
+        comes, and nothing begins in it; at its end, however, may be `blanks`.
         """
+        ...
+
+    @property
+    def blanks(self) -> Blanks:
+        """What becomes of a text without it that ends in a blank."""
         ...
 
     def overlook(self, text: str) -> None:

@@ -141,41 +141,55 @@ def _trigger(
 
 
 @lru_cache(maxsize=256)
-def _trigger_in_json(starts: _Starts, glued: _Starts, apart: _Starts) -> re.Pattern[bytes]:
-    """The same in the JSON of a text of ASCII: in anything else there is always such a place, and where it ends.
+def _trigger_in_json(starts: _Starts, glued: _Starts, lines: _Starts, apart: _Starts) -> re.Pattern[bytes]:
+    """The same in the JSON of a text of ASCII: in anything else there is always such a place.
 
-    What a start may not stand behind is asked once its character is there: asked first, each character of a text was
+    What JSON writes with a backslash is one, too, but for a line break before a letter with which none of these begins.
+
+    What a start may not stand behind is asked once its characters are there: asked first, each character of a text was
     tried with every start, which cost more than all else that is done for an event.
     """
-    starts = frozenset(start for start in starts if start.isascii())
-    signs = "".join(re.escape(start) for start in sorted(starts) if len(start) == 1)
+    starts, lines = (frozenset(filter(str.isascii, each)) for each in (starts, lines))
     rests: dict[tuple[str, str], set[str]] = {}
+    ends: dict[str, set[str]] = {}
     for start in starts:
-        not_behind = ("" if not start[0].isalpha() or start in glued else "A-Za-z") + (" " if start in apart else "")
         if len(start) > 1 and start[0] not in starts:
-            first = re.escape(start[0])
-            behind = f"(?<![{not_behind}]{first})" if not_behind else ""
-            rests.setdefault((start[0], behind), set()).add(start[1:])
-    firsts = "".join(re.escape(first) for first in sorted({first for first, _ in rests}))
-    nexts = "".join(re.escape(second) for second in sorted({rest[0] for words in rests.values() for rest in words}))
-    begun = (f"(?<={re.escape(first)}){behind}{_going_on(rests[first, behind])}" for first, behind in sorted(rests))
-    # One class in front: the engine passes over all that is not in it at once. Most of what begins is told by what
-    # comes next.
-    pattern = rf'["\\\x00-\x1f\x80-\xff {signs}{firsts}](?:(?<![ {firsts}])|(?<=[ ])\Z'
-    pattern += rf"|(?=[{nexts}]|\Z)(?:{'|'.join(begun)}))" if rests else ")"
+            not_behind = ("" if not start[0].isalpha() or start in glued else "A-Za-z") + (
+                " " if start in apart else ""
+            )
+            rests.setdefault((not_behind, start[:2]), set()).add(start[2:])
+            ends.setdefault(not_behind, set()).add(start[0])
+    # One class in front: the engine passes over all that is not in it at once. Behind it a character each, as those
+    # that differ cost next to nothing, and what it may not stand behind last.
+    begun = []
+    for (not_behind, head), words in sorted(rests.items()):
+        stands = f"(?<={re.escape(head)})" + (f"(?<![{not_behind}]{re.escape(head)})" if not_behind else "")
+        begun.append(re.escape(head[1]) + stands + _going_on(words))
+    for not_behind, firsts in sorted(ends.items()):
+        stands = f"(?<={_class(firsts)})" + (f"(?<![{not_behind}]{_class(firsts)})" if not_behind else "")
+        begun.append(rf"\Z{stands}")
+    is_no_line = rf"(?!(?<=\\)n(?=[A-Za-z]){_going_on({*starts, *lines}, is_not=True)})"
+    firsts = set().union(*ends.values())
+    signs = {start for start in starts if len(start) == 1}
+    pattern = rf'["\\\x00-\x1f\x80-\xff{_class(signs | firsts)[1:]}(?:'
+    pattern += "".join(f"{each}|" for each in begun) + (f"(?<!{_class(firsts)})" if firsts else "") + is_no_line + ")"
     return re.compile(pattern.encode("latin-1"))
+
+
+def _class(chars: Collection[str]) -> str:
+    return f"[{''.join(map(re.escape, sorted(chars)))}]"
 
 
 def _alternative(first: str, rests: set[str], behind: str = "") -> str:
     return re.escape(first) + behind + ("" if "" in rests else _going_on(rests))
 
 
-def _going_on(rests: set[str]) -> str:
-    """What follows the first character of one of the starts that go on so."""
+def _going_on(rests: set[str], *, is_not: bool = False) -> str:
+    """That one of these follows, or may when the text goes on; or none."""
     # At the very end of a text a start may be cut anywhere.
     begun = {rest[:size] for rest in rests for size in range(len(rest))}
     whole, cut = ("|".join(map(re.escape, sorted(words))) for words in (rests, begun))
-    return rf"(?={whole}|(?:{cut})\Z)"
+    return rf"(?{'!' if is_not else '='}{whole}|(?:{cut})\Z)"
 
 
 class Triggers:
@@ -199,12 +213,9 @@ class Triggers:
         """Of line breaks it finds those whose line begins with one of these, or may."""
         return _trigger(self._starts.difference(without), self._glued, firsts, self._apart)
 
-    def in_json(self, without: Collection[str] = ()) -> re.Pattern[bytes]:
-        """In the JSON of a text it finds white space at its end and anything but plain ASCII, too.
-
-        Line breaks are no such places: they are written with a backslash there.
-        """
-        return _trigger_in_json(self._starts.difference(without), self._glued, self._apart)
+    def in_json(self, firsts: _Starts, without: Collection[str] = ()) -> re.Pattern[bytes]:
+        """In the JSON of a text it finds anything but plain ASCII, too."""
+        return _trigger_in_json(self._starts.difference(without), self._glued, firsts, self._apart)
 
 
 class Lexicon:

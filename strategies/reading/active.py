@@ -27,6 +27,8 @@ Rows = Mapping[str, tuple[Dialect, ...]]
 Begun = dict[str, tuple[tuple[str, Dialect], ...]]
 _MARKS = ("`", "~~~")
 """What code begins with."""
+_FENCE_MARKS = frozenset("`~")
+"""What a line begins with that may close a code fence."""
 
 
 @frozen(kw_only=True)
@@ -96,17 +98,17 @@ class Grammar:
     @cached_property
     def stirs_in_fence(self) -> re.Pattern[str]:
         """The same of a code fence, which a line of its marks may close."""
-        return self._stirring.of_lines(frozenset("`~"), without=_MARKS)
+        return self._stirring.of_lines(_FENCE_MARKS, without=_MARKS)
 
     @cached_property
     def calm(self) -> re.Pattern[bytes]:
         """What finds in the JSON of a text that it is not plain ASCII in which nothing stirs."""
-        return self._stirring.in_json()
+        return self._stirring.in_json(self.line_lexicon.starts)
 
     @cached_property
     def calm_in_fence(self) -> re.Pattern[bytes]:
         """The same of a code fence."""
-        return self._stirring.in_json(without=_MARKS)
+        return self._stirring.in_json(_FENCE_MARKS, without=_MARKS)
 
     @cached_property
     def starts(self) -> "Anchored":

@@ -15,6 +15,7 @@ from attrs import evolve
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict, refused
 from gateway.core.reasons import Reason
 from gateway.core.tools import Tool
+from gateway.wire.calm import Blanks
 from strategies.grammar.confidence import ANNOUNCED, UNFIT, Judged, base, judging
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.lexicon import LEFTOVERS
@@ -45,6 +46,7 @@ class Gathering:
 
     holds = True
     calm = None
+    blanks: Blanks = "hear"
 
     def __init__(self, awaited: str | re.Pattern[str], keeps: int, tail: str, room: int) -> None:
         self._awaited = awaited

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from attrs import frozen
 
+from gateway.wire.calm import Blanks
 from strategies.grammar.dialect import Context, Dialect, Opening
 from strategies.grammar.lexicon import REASONING, REASONING_ENDS, Lexicon, line_of
 from strategies.grammar.literal import (
@@ -222,6 +223,10 @@ class Overhearing:
             self._last = text[-1]
             return 0
         return self._look(text, room)
+
+    @property
+    def blanks(self) -> Blanks:
+        return "hear" if self._keeps_space else "wait"
 
     @property
     def calm(self) -> re.Pattern[bytes] | None:

@@ -1,7 +1,9 @@
 """How a stream's reads are cut before they are read: at the ends of events, wherever there are any."""
 
 import asyncio
+import json
 import re
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from attrs import evolve
 from gateway.chat.enrolment import EQUAL, looping_tool
 from gateway.chat.pump import PIECE_BYTES
 from gateway.surfaces.words import WordTemplate
-from gateway.wire.calm import LONGEST, MOST, Calm, Lane, lane_of
+from gateway.wire.calm import LONGEST, MOST, Calm, Gone, Lane, lane_of
 from gateway.wire.sse import block_of
 from tests.bench.counts import EVENT_HEAD, ROUTES
 from tests.bench.requests import LAST_CHUNK, PROSE
@@ -83,7 +85,7 @@ def stamped() -> Calm:
     event = WORD % (7, b"word", b"aB3")
     template = WordTemplate.of(event, b'"word"')
     assert template is not None
-    calm = template.calm(LOUD)
+    calm = template.calm(PLAIN)
     assert calm is not None
     return calm
 
@@ -151,7 +153,7 @@ def test_wherever_a_server_writes_its_stamps(text_at: int) -> None:
 
     template = WordTemplate.of(event(1, "a", "b"), b'"a"')
     assert template is not None
-    calm = template.calm(LOUD)
+    calm = template.calm(PLAIN)
     assert calm is not None
     lane = Taking().lane(calm)
     assert lane.takes(framed(event(23, "some words", "xyz")))
@@ -166,6 +168,32 @@ STRATEGIES = [
     *(("chat", "recovery"), ("chat", "native"), ("chat, watched", "recovery")),
     *((f"{wire}, same wire", strategy) for wire in ("messages", "responses") for strategy in ("native", "recovery")),
 ]
+
+
+def test_an_event_that_ends_in_a_blank_waits_for_the_word_behind_it() -> None:
+    client, times = Taking(), iter(range(100))
+    calm = evolve(PLAIN, blanks="wait")
+    lane = lane_of(calm, client.taken.append, lambda: float(next(times)), may_hold=True)
+    one, two, three, four = (framed(plain(text)) for text in (b"One ", b"two ", b"three", b" four"))
+    assert lane.takes(one)
+    assert client.taken == [], "a call behind it would drop the blank"
+    assert lane.takes(two)
+    assert client.taken == [one]
+    assert lane.takes(three)
+    assert client.taken == [one, two + three]
+    gone = lane.gone()
+    assert gone is not None
+    assert (gone.texts, gone.times) == ([b"One ", b"two ", b"three"], [1.0, 2.0])
+    assert (gone.waiting, gone.held_s, gone.held_bytes) == (b"", 1.0, len(plain(b"two ")))
+    assert lane.takes(one)
+    assert not lane.takes(four), "two blanks behind each other may still be the end of the text"
+    for text in (b"five  ", b" ", b"a < ", b"six"):
+        other = lane_of(calm, client.taken.append, lambda: 0.0, may_hold=text == b"six")
+        assert other.takes(framed(plain(text))) is (text == b"six")
+    gone = lane.gone()
+    assert gone is not None
+    assert (gone.texts, gone.waiting, gone.since, gone.size) == ([], plain(b"One "), 3.0, 0)
+    assert lane.gone() is None
 
 
 @pytest.mark.parametrize(("route", "strategy"), STRATEGIES)
@@ -186,8 +214,8 @@ async def test_events_that_come_one_by_one_are_the_servers_own_and_are_counted(
                 await asyncio.sleep(0)
         await connection.send(LAST_CHUNK)
 
-    def counted(*how: Any) -> Lane:
-        lane = lane_of(*how)
+    def counted(*how: Any, **rest: Any) -> Lane:
+        lane = lane_of(*how, **rest)
 
         def takes(chunk: bytes) -> bool:
             nonlocal by_lane
@@ -206,3 +234,100 @@ async def test_events_that_come_one_by_one_are_the_servers_own_and_are_counted(
     record = await log.record("request_ended")
     assert (record["status"], record["bytes_out"]) == (200, len(told))
     assert by_lane > len(words) / 4, "too few to show anything"
+
+
+WORDS = [
+    "Well",
+    ", I",
+    " will look ",
+    "into it ",
+    "and",
+    " then ",
+    ". ",
+    ".\n",
+    "\n\n",
+    " ",
+    "  ",
+    "line.\nNext ",
+    "e.g.\n- a ",
+]
+MARKS = [
+    "<",
+    "x < y ",
+    "<read>",
+    "`ls` ",
+    "[1] ",
+    "\nAction",
+    ": read",
+    "\nto=",
+    "func",
+    "tion ",
+    "assi",
+    "st ",
+    '{"a"',
+    "~~",
+]
+CALL_TOLD = "<write><path>/a.py</path></write>"
+
+
+async def ended(log: Any, request: str) -> dict[str, Any]:
+    """What the log says of this request, once it has ended."""
+    async with asyncio.timeout(5):
+        while True:
+            for fields in map(json.loads, (await log.until(request)).splitlines()):
+                if (fields["event"], fields.get("request_id")) == ("request_ended", request):
+                    return dict(fields)
+            await asyncio.sleep(0.01)
+
+
+async def test_a_lane_changes_nothing_but_what_an_event_costs(
+    upstream: FaultyUpstream, gateway: Any, client: Any, log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random, answers, way = Random(7), [], ROUTES["chat"]
+    for number in range(40):
+        drawn = random.choices(WORDS, k=random.randint(4, 40))
+        for _ in range(number % 4):
+            drawn.insert(random.randrange(len(drawn)), random.choice(MARKS))
+        answers.append([*drawn, CALL_TOLD] if number % 2 else drawn)
+    asked: list[str] = []
+
+    async def script(connection: Connection, received: Received) -> None:
+        del received
+        await connection.send(EVENT_HEAD)
+        for each in (*(way.word(at, text) for at, text in enumerate(asked)), way.end(len(asked))):
+            await connection.send_chunked(each, last=False)
+            for _ in range(6):  # so that each is a read of its own
+                await asyncio.sleep(0)
+        await connection.send(LAST_CHUNK)
+
+    held = 0
+
+    def counted(*how: Any, **rest: Any) -> Lane:
+        lane = lane_of(*how, **rest)
+
+        def gone() -> Gone | None:
+            nonlocal held
+            told = lane.gone()
+            held += told is not None and told.held_bytes > 0
+            return told
+
+        return evolve(lane, gone=gone)
+
+    monkeypatch.setattr("gateway.chat.pump.lane_of", counted)
+    upstream.script = script
+    running = await gateway(upstream.url, STRATEGY_RULES="bench=recovery")
+    fields = ("status", "bytes_out", "calls", "refused", "held_bytes", "end")
+    found = []
+    for has_lane in (True, False):
+        if not has_lane:
+            monkeypatch.setattr("gateway.upstream.client.UpstreamReply.open_lane", lambda *how: None)
+        told = []
+        for asked[:] in answers:
+            async with client.post(running.url + way.path, json=way.ask(True)) as response:
+                body = re.sub(rb"call_\w+", b"call", await response.read())
+            record = await ended(log, response.headers["X-Request-Id"])
+            told.append((body, {name: record.get(name) for name in fields}))
+        found.append(told)
+    for texts, with_lane, without in zip(answers, *found, strict=True):
+        assert with_lane == without, texts
+    assert held > len(answers) / 2, "too few to show anything"
