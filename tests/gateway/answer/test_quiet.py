@@ -146,8 +146,10 @@ def test_what_is_calm_would_be_heard_as_text() -> None:
                 and listener.calm.search(json.dumps(part, ensure_ascii=False)[1:-1].encode()) is None
             ):
                 calm += 1
-                assert listener.hear(part, len(part)) == 0
-                assert listener.calm is not None
+                undecided = listener.hear(part, len(part))
+                # All but the blanks at its end, of which the listener says what becomes.
+                assert undecided == (len(part) - len(part.rstrip(" ")) if listener.blanks == "wait" else 0), part
+                assert listener.calm is not None or part[-1] == " "
             elif listener.hear(part, len(part)) < 0:
                 break
     assert calm > 300, "too few to show anything"
