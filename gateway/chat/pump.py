@@ -99,6 +99,7 @@ class _Stream:
         "_held_since",
         "_idle_s",
         "_is_decided",
+        "_is_due",
         "_is_replaced",
         "_is_stream",
         "_keepalive_s",
@@ -163,6 +164,8 @@ class _Stream:
         """The one that was opened last."""
         self._owed = b""
         """What the exchange has given and the client has not got yet."""
+        self._is_due = False
+        """What an event of a lane came to has to be done before the next one is looked at."""
 
     async def begin(self) -> None:
         """What the client can be told before anything has come."""
@@ -304,7 +307,7 @@ class _Stream:
                 data = None
             finally:
                 self._take_down()
-            if data is None or self._owed or self._exchange.busy:
+            if data is None or self._is_due:
                 await self._work_off()
             if data is None:
                 continue
@@ -325,9 +328,11 @@ class _Stream:
         """
         if self._lane is not None:
             self._take_down()
+            if self._is_due:
+                return LEFT
         passes, transport = self._passes, self._flowing
         # Whatever is not the usual case is left to the task, which can wait.
-        if len(data) > PIECE_BYTES or transport is None or transport.is_closing() or self._owed or self._exchange.busy:
+        if len(data) > PIECE_BYTES or transport is None or transport.is_closing():
             return LEFT
         if passes is not None and (out := passes(data)) is not None:
             # That the answer takes too long as a whole is found out by who waits for it.
@@ -381,6 +386,7 @@ class _Stream:
             # It waits on where all others do.
             self._came_at = self._held_since = gone.since
             self._owed += self._feed(gone.waiting)
+            self._is_due = bool(self._owed) or self._exchange.busy
 
     def _take_in(self, data: bytes, transport: asyncio.Transport) -> Taken:
         """The same of what has to be read."""
@@ -450,7 +456,7 @@ class _Stream:
 
     async def _work_off(self) -> None:
         """Do what was left to do when bytes were taken."""
-        owed, self._owed = self._owed, b""
+        owed, self._owed, self._is_due = self._owed, b"", False
         await self._send(owed)
         while self._exchange.busy:
             await asyncio.sleep(0)

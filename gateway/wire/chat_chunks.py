@@ -41,19 +41,24 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 """The fields of a message that reasoning comes in, split from what is said."""
 
 
+_NOT_GIVEN = msgspec.Raw()
+"""Of a field that is not there; told by identity, as most are not."""
+_NO_THOUGHTS = (_NOT_GIVEN, _NOT_GIVEN, _NOT_GIVEN)
+
+
 class Delta(msgspec.Struct):
     """The part of a choice's delta that is read."""
 
     content: str | None = None
     role: str | None = None
-    tool_calls: msgspec.Raw = msgspec.Raw()
+    tool_calls: msgspec.Raw = _NOT_GIVEN
     # The form before `tool_calls`, deprecated and still sent: https://platform.openai.com/docs/guides/function-calling
-    function_call: msgspec.Raw = msgspec.Raw()
-    reasoning_content: msgspec.Raw = msgspec.Raw()
-    reasoning: msgspec.Raw = msgspec.Raw()
-    thinking: msgspec.Raw = msgspec.Raw()
-    refusal: msgspec.Raw = msgspec.Raw()
-    audio: msgspec.Raw = msgspec.Raw()
+    function_call: msgspec.Raw = _NOT_GIVEN
+    reasoning_content: msgspec.Raw = _NOT_GIVEN
+    reasoning: msgspec.Raw = _NOT_GIVEN
+    thinking: msgspec.Raw = _NOT_GIVEN
+    refusal: msgspec.Raw = _NOT_GIVEN
+    audio: msgspec.Raw = _NOT_GIVEN
 
     @property
     def thoughts(self) -> list[tuple[str, bytes]]:
@@ -65,6 +70,8 @@ class Delta(msgspec.Struct):
     def reasons(self) -> bool:
         """Whether it holds reasoning in a field of its own."""
         fields = (self.reasoning_content, self.reasoning, self.thinking)
+        if fields == _NO_THOUGHTS:
+            return False
         return any(raw[:1] == b'"' and raw != b'""' for raw in map(bytes, fields))
 
     @property
@@ -84,11 +91,11 @@ class ChunkChoice(msgspec.Struct):
 class Chunk(msgspec.Struct):
     """One chunk."""
 
-    id: msgspec.Raw = msgspec.Raw()
+    id: msgspec.Raw = _NOT_GIVEN
     choices: list[ChunkChoice] | None = None
     # In every chunk by some servers, at the end by OpenAI: https://github.com/sgl-project/sglang/issues/12241
-    usage: msgspec.Raw = msgspec.Raw()
-    error: msgspec.Raw = msgspec.Raw()
+    usage: msgspec.Raw = _NOT_GIVEN
+    error: msgspec.Raw = _NOT_GIVEN
 
 
 class BadChunk(ValueError):
@@ -107,7 +114,7 @@ _NOTHING = (b"", b"null", b"[]", b"{}")
 
 def is_given(raw: msgspec.Raw) -> bool:
     """Whether a field is there and says something."""
-    return bytes(raw) not in _NOTHING
+    return raw is not _NOT_GIVEN and bytes(raw) not in _NOTHING
 
 
 def string_in(raw: msgspec.Raw) -> str | None:

@@ -140,6 +140,17 @@ class SseDecoder:
         return not self._buffer and not self._may_owe_lf
 
     def feed(self, data: bytes) -> list[SseEvent]:
+        # One event with one line of data, as most reads bring it: nothing is kept of it.
+        if (
+            self._started
+            and not (self._buffer or self._may_owe_lf)
+            and len(data) - 2 <= self._max
+            and data.startswith(b"data: ")
+            and data.endswith(_LF_END)
+            and data.count(b"\n") == 2
+            and b"\r" not in data
+        ):
+            return [(data, data[6:-2])]
         events: list[SseEvent] = []
         # Handed on as an event of its own without data: all bytes that came go out.
         if lf := self.owed(data):

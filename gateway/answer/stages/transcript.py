@@ -16,6 +16,8 @@ _MAX_SHOWN = 1 << 16
 """Characters of one candidate that are kept."""
 _MAX_CANDIDATES = 1024
 _MANY = 64
+_SHORT = 1 << 13
+"""Of so much nothing is packed: most answers are no longer, and few are looked at again."""
 _LONG = 1 << 12
 """How many pieces are kept by themselves, and how much in them."""
 
@@ -81,7 +83,11 @@ class Transcript(Struct):
             self._pieces.append(text[:room])
         self.size += len(text)
         if self.size - self._packed_to >= _LONG or len(self._pieces) >= _MANY:
-            self._pack()
+            if self._packed is None and self.size < _SHORT:
+                self._pieces = ["".join(self._pieces)]
+                self._packed_to = self.size
+            else:
+                self._pack()
 
     def take(self, event: Event, at: int) -> None:
         """What the reader made of the text from there on."""
