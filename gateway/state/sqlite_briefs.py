@@ -99,7 +99,8 @@ def insert(
         some = rows[place : place + sizes[-1]]
         size = next(size for size in sizes if size >= len(some))
         values = list(chain.from_iterable(some))
-        values += [None] * (size * width - len(values))
+        # Numbers: for whatever is no number and no text an adapter is looked for, which takes longer than the row.
+        values += [0] * (size * width - len(values))
         connection.execute(_inserting(into, select, width, size), (*values, len(some)))
         place += len(some)
 
