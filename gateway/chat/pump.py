@@ -27,7 +27,7 @@ from gateway.core.ports import Taken
 from gateway.request.state import ClientGone, RequestState
 from gateway.upstream.client import UpstreamReply
 from gateway.upstream.translated import ChatReply
-from gateway.wire.calm import LONGEST, MOST, Calm, Lane, lane_of
+from gateway.wire.calm import LONGEST, MOST, Calm, Ends, Lane, lane_of
 from gateway.wire.chat_chunks import token_counts
 from gateway.wire.sse import Framer, block_of
 
@@ -364,7 +364,8 @@ class _Stream:
         if lane is None or lane.calm is not calm:
             # Of an answer that is not changed nothing ever waits.
             may_hold = isinstance(self._exchange, StreamExchange)
-            lane = self._lane = lane_of(calm, transport.write, monotonic, may_hold=may_hold)
+            ends = Ends(transport.write, self._reply.leave_lane, self._reply.fail_lane, monotonic)
+            lane = self._lane = lane_of(calm, ends, may_hold=may_hold)
         self._reply.open_lane(lane.takes, (MOST + 2) * LONGEST)
 
     def _take_down(self) -> None:

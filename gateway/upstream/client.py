@@ -114,7 +114,7 @@ class UpstreamReply(Struct, kw_only=True):
         finally:
             body.sink = body.woken = None
             if self.connection is not None:
-                self.connection.lane = None
+                self.connection.close_lane()
 
     def _keep(self, body: Body, woken: "asyncio.Future[bytes | None]") -> None:
         """The wait ended at the very moment at which something had come: that is for the next one."""
@@ -124,15 +124,25 @@ class UpstreamReply(Struct, kw_only=True):
         if self.sink_fault is None and (data := woken.result()):
             body.put_back(data)
 
-    def open_lane(self, lane: Callable[[bytes], bool], most: int) -> None:
-        """Ask this of each chunk that comes from now on, until it says of one that it is to be read.
+    def open_lane(self, lane: Callable[[bytes], object], most: int) -> None:
+        """Give this each chunk that comes from now on, until it leaves one that is to be read.
 
         For a sink that has just been given a chunk; by a lane go at most so many bytes.
         """
         body, connection = self.body, self.connection
         is_within = body.limit is None or body.count + most <= body.limit
         if connection is not None and connection.body is body and is_within:
-            connection.lane = lane
+            connection.open_lane(lane)
+
+    def leave_lane(self, data: bytes) -> None:
+        """What the lane leaves, which is to be read."""
+        if self.connection is not None:
+            self.connection.leave_lane(data)
+
+    def fail_lane(self, error: Exception) -> None:
+        """The lane's own fault."""
+        if self.connection is not None:
+            self.connection.fail_lane(error)
 
     def note_gone(self, size: int) -> None:
         """So many bytes have gone by a lane."""

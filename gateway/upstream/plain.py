@@ -66,6 +66,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_asked",
+        "_has_lane",
         "_held",
         "_limit",
         "_loop",
@@ -73,7 +74,6 @@ class Connection(asyncio.Protocol):
         "address",
         "body",
         "is_fit",
-        "lane",
         "since",
         "transport",
     )
@@ -88,8 +88,8 @@ class Connection(asyncio.Protocol):
         """When it was last let go."""
         self._asked: asyncio.Future[Answer] | None = None
         self.body: Framed | None = None
-        self.lane: Callable[[bytes], bool] | None = None
-        """While a sink of the body has opened one: what is asked first of a chunk, and sends it where that is calm."""
+        self._has_lane = False
+        """A sink of the body has opened one: what comes goes to it, and does not come here."""
         self._held = b""
         """The beginning of a head."""
         self._undoes = True
@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
         """Send a request; `close` when its answer is no longer wanted."""
         if self.transport is None or self.transport.is_closing():
             raise ServerDisconnectedError()
-        self._held, self.body, self.lane, self._undoes, self._limit = b"", None, None, decode, limit
+        self._held, self.body, self._undoes, self._limit = b"", None, decode, limit
         self._asked = self._loop.create_future()
         self.transport.write(request)
         return self._asked
@@ -108,18 +108,6 @@ class Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        lane = self.lane
-        if lane is not None:
-            try:
-                if lane(data):
-                    return
-            except Exception as error:  # noqa: BLE001 - as wherever a sink is told
-                self.lane = None
-                if self.body is not None and self.body.woken is not None and not self.body.woken.done():
-                    self.body.woken.set_exception(error)
-                return
-            # Whatever is read may change what is calm behind it.
-            self.lane = None
         body = self.body
         if body is None:
             self._read_head(data)
@@ -147,8 +135,32 @@ class Connection(asyncio.Protocol):
         else:
             body.came(data)
 
+    def open_lane(self, lane: Callable[[bytes], object]) -> None:
+        """Let this have what comes, in place of the connection, until `close_lane`: a call less for each event."""
+        if self.transport is not None:
+            self._has_lane = True
+            self.transport.set_protocol(_Diverted(self, lane))
+
+    def close_lane(self) -> None:
+        """What comes is the connection's again."""
+        if self._has_lane:
+            self._has_lane = False
+            if self.transport is not None:
+                self.transport.set_protocol(self)
+
+    def leave_lane(self, data: bytes) -> None:
+        """What the lane has left is to be read; whatever that is, it may change what is calm behind it."""
+        self.close_lane()
+        self.data_received(data)
+
+    def fail_lane(self, error: Exception) -> None:
+        """A fault of the lane, told as one of a sink is."""
+        self.close_lane()
+        if self.body is not None and self.body.woken is not None and not self.body.woken.done():
+            self.body.woken.set_exception(error)
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self.is_fit, self.transport = False, None
+        self.is_fit, self.transport, self._has_lane = False, None, False
         if self._asked is not None and not self._asked.done():
             self._asked.set_exception(ServerDisconnectedError())
         if self.body is not None:
@@ -267,6 +279,17 @@ class Connection(asyncio.Protocol):
         library.set_response_params(read_until_eof=True, auto_decompress=self._undoes)
         transport.set_protocol(library)
         library.data_received(held)
+
+
+class _Diverted(asyncio.Protocol):
+    """A connection in all but where its bytes go."""
+
+    __slots__ = ("connection_lost", "data_received", "eof_received", "pause_writing", "resume_writing")
+
+    def __init__(self, connection: Connection, lane: Callable[[bytes], object]) -> None:
+        for name in ("connection_lost", "eof_received", "pause_writing", "resume_writing"):
+            setattr(self, name, getattr(connection, name))
+        self.data_received = lane  # type: ignore[method-assign, assignment]
 
 
 class _Library(ResponseHandler):

@@ -11,7 +11,7 @@ from typing import Literal
 
 from attrs import frozen
 
-__all__ = ["BLANK", "LONGEST", "MOST", "Blanks", "Calm", "Gone", "Lane", "Rest", "lane_of"]
+__all__ = ["BLANK", "LONGEST", "MOST", "Blanks", "Calm", "Ends", "Gone", "Lane", "Rest", "lane_of"]
 
 MOST = 64
 """Events that go by a lane before they are told; with that, what is told in one go has a bound."""
@@ -160,20 +160,34 @@ class Lane:
 
     calm: Calm
     takes: Callable[[bytes], bool]
-    """Sends a chunk; where it is to be read instead, nothing was done with it."""
+    """Sends a chunk; where it is to be read instead, nothing was done with it but to leave it to who reads."""
     gone: Callable[[], Gone | None]
     """What has gone since this was asked last."""
 
 
-def lane_of(calm: Calm, write: Callable[[bytes], None], clock: Callable[[], float], *, may_hold: bool = False) -> Lane:
-    """A lane for events that look so, and how a chunk is sent.
+@frozen
+class Ends:
+    """What a lane lies between."""
+
+    write: Callable[[bytes], None]
+    """Sends a chunk to the client."""
+    leave: Callable[[bytes], None]
+    """Gives one to whoever reads."""
+    fail: Callable[[Exception], None]
+    """Says that the lane is broken."""
+    clock: Callable[[], float]
+
+
+def lane_of(calm: Calm, ends: Ends, *, may_hold: bool = False) -> Lane:
+    """A lane for events that look so.
 
     It does not ask how much of that waits for the client: that is for whoever gets the one that is read next. Where it
     `may_hold`, one whose text is calm but for a blank at its end waits here for the next: if that goes on with a word,
     both go. It is told as one that has come and not gone, for whoever gets the next where that is loud.
     """
     if calm.rest is not None:
-        return _stamped(calm, calm.rest, write, clock)
+        return _stamped(calm, calm.rest, ends)
+    write, leave, clock = ends.write, ends.leave, ends.clock
     beginnings, end, kinds = _Beginnings(calm.head), calm.tail + CHUNK_END, _kinds(calm.loud, calm.blanks)
     texts: list[bytes] = []
     times: list[float] = []
@@ -192,29 +206,32 @@ def lane_of(calm: Calm, write: Callable[[bytes], None], clock: Callable[[], floa
             and (text := data[len(beginning) : behind])
             and (kind := kinds[text]) <= most_calm
             and len(texts) < MOST
-        ):
-            return False
-        if not (kind or waiting):
-            write(data)
-            keep(text)
-            note(clock())
-            last = data
-            return True
-        now = clock()
-        if waiting:
             # Where white space goes on nobody knows yet what it stands before.
-            if text[0] == BLANK:
-                return False
-            write(waiting if kind else waiting + data)
-            keep(words)
-            note(now)
-            last, held_s = waiting, max(held_s, now - since)
-        if kind:
-            waiting, words, since = data, text, now
-            held_bytes = max(held_bytes, len(text) + frame)
-        else:
-            keep(text)
-            last, waiting = data, b""
+            and not (waiting and text[0] == BLANK)
+        ):
+            leave(data)
+            return False
+        try:
+            if not (kind or waiting):
+                write(data)
+                keep(text)
+                note(clock())
+                last = data
+                return True
+            now = clock()
+            if waiting:
+                write(waiting if kind else waiting + data)
+                keep(words)
+                note(now)
+                last, held_s = waiting, max(held_s, now - since)
+            if kind:
+                waiting, words, since = data, text, now
+                held_bytes = max(held_bytes, len(text) + frame)
+            else:
+                keep(text)
+                last, waiting = data, b""
+        except Exception as error:  # noqa: BLE001 - a callback that raises would have its loop close the connection
+            ends.fail(error)
         return True
 
     def gone() -> Gone | None:
@@ -236,8 +253,9 @@ def _inner(chunk: bytes) -> bytes:
     return chunk[chunk.find(CHUNK_END) + len(CHUNK_END) : -len(CHUNK_END)]
 
 
-def _stamped(calm: Calm, rest: Rest, write: Callable[[bytes], None], clock: Callable[[], float]) -> Lane:
+def _stamped(calm: Calm, rest: Rest, ends: Ends) -> Lane:
     """The same for events that differ in more than their text; none waits."""
+    write, leave, clock = ends.write, ends.leave, ends.clock
     beginnings, kinds = _Beginnings(calm.head), _kinds(calm.loud, calm.blanks)
     texts: list[bytes] = []
     times: list[float] = []
@@ -257,11 +275,15 @@ def _stamped(calm: Calm, rest: Rest, write: Callable[[bytes], None], clock: Call
             and not kinds[text]
             and len(texts) < MOST
         ):
-            write(data)
-            keep(text)
-            note(clock())
-            last, total = data, total + size - begin
+            try:
+                write(data)
+                keep(text)
+                note(clock())
+                last, total = data, total + size - begin
+            except Exception as error:  # noqa: BLE001 - as above
+                ends.fail(error)
             return True
+        leave(data)
         return False
 
     def gone() -> Gone | None:

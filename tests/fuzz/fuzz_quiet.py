@@ -181,15 +181,15 @@ def _read(how: Prepared, blocks: Sequence[bytes], asks: int, error: GatewayError
     paced = Paced(exchange)
     try:
         for block in blocks:
-            if paced.goes(block):
-                out.append(block)
+            if (told := paced.goes(block)) is not None:
+                out.append(told)
                 quiet += 1
                 continue
             out.append(exchange.feed(block))
             quiet += exchange._quiet.has_heard
             if out[-1] == block and not exchange.held:
                 paced.passed()
-        paced.goes(b"")
+        paced.end()
         if error is None and exchange.ask_again is not None:
             out.append(exchange.no_second_answer())
     except GatewayError as fault:

@@ -17,7 +17,7 @@ from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
 from gateway.kinds.shared.port import Reply, Situation
-from gateway.wire.calm import Calm, Lane, lane_of
+from gateway.wire.calm import Calm, Ends, Lane, lane_of
 from gateway.wire.chat_request import request_of
 from strategies.base import Options, Prepared, Shape
 from strategies.reading.factory import reader_factory
@@ -206,13 +206,16 @@ class Taking(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.taken: list[bytes] = []
+        self.left: list[bytes] = []
+        self.faults: list[Exception] = []
+        """What a lane to it has left to others, and told."""
 
     def write(self, data: Any) -> None:
         self.taken.append(bytes(data))
 
-    def lane(self, calm: Calm) -> Lane:
+    def lane(self, calm: Calm, *, may_hold: bool = False) -> Lane:
         """A lane to it."""
-        return lane_of(calm, self.write, monotonic)
+        return lane_of(calm, Ends(self.write, self.left.append, self.faults.append, monotonic), may_hold=may_hold)
 
 
 @define
@@ -226,24 +229,42 @@ class Paced:
     _lane: Lane | None = None
     _is_open: bool = False
 
-    def goes(self, data: bytes) -> bool:
-        """Whether it went by the lane; if not, all is told that did before."""
+    def goes(self, data: bytes) -> bytes | None:
+        """What goes out with it by the lane, as it may wait there; None where it does not, and all is told that did."""
         if self._lane is not None and self._is_open and self._lane.takes(framed(data)):
-            assert self.client.taken.pop() == framed(data)
+            sent = b"".join(self.client.taken)
+            self.client.taken.clear()
             self.count += 1
-            return True
+            return _unframed(sent)
+        self.end()
+        return None
+
+    def end(self) -> None:
+        """Tell all that went by the lane, and give what waits there."""
         self._is_open = False
         gone = self._lane.gone() if self._lane is not None else None
-        if gone is not None:
+        if gone is not None and gone.texts:
             self.exchange.overlook(gone.texts, gone.last)
-        return False
+        if gone is not None and gone.waiting:
+            assert self.exchange.step(gone.waiting) == b"", "it waits on where all others do"
 
     def passed(self) -> None:
         """One has gone unread: those behind it that are calm need not be asked about."""
         calm = self.exchange.calm()
         self._is_open = calm is not None
         if calm is not None and (self._lane is None or self._lane.calm is not calm):
-            self._lane = self.client.lane(calm)
+            self._lane = self.client.lane(calm, may_hold=isinstance(self.exchange, StreamExchange))
+
+
+def _unframed(chunks: bytes) -> bytes:
+    """The events in these chunks."""
+    events = []
+    while chunks:
+        line, _, rest = chunks.partition(b"\r\n")
+        events.append(rest[: int(line, 16)])
+        assert rest[int(line, 16) :].startswith(b"\r\n")
+        chunks = rest[int(line, 16) + 2 :]
+    return b"".join(events)
 
 
 # --- Answers in a client's own wire, read for calls as the gateway reads them
@@ -305,8 +326,8 @@ def read_stream(carrier: Carrier, stream: bytes, *cuts: int, reads_all: bool = F
     paced = Paced(exchange)
     for cut in (*sorted(cuts), len(stream)):
         data, at = stream[at:cut], cut
-        if paced.goes(data):
-            out += data
+        if (told := paced.goes(data)) is not None:
+            out += told
             continue
         passes = None if reads_all else exchange.listens()
         gone = passes(data) if passes is not None else None
@@ -315,7 +336,7 @@ def read_stream(carrier: Carrier, stream: bytes, *cuts: int, reads_all: bool = F
             paced.passed()
         while exchange.busy:
             out += exchange.step()
-    paced.goes(b"")
+    paced.end()
     out += exchange.close()
     while exchange.busy:
         out += exchange.step()

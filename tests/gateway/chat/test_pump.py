@@ -12,7 +12,7 @@ from attrs import evolve
 from gateway.chat.enrolment import EQUAL, looping_tool
 from gateway.chat.pump import PIECE_BYTES
 from gateway.surfaces.words import WordTemplate
-from gateway.wire.calm import LONGEST, MOST, Calm, Gone, Lane, lane_of
+from gateway.wire.calm import LONGEST, MOST, Calm, Ends, Gone, Lane, lane_of
 from gateway.wire.sse import block_of
 from tests.bench.counts import EVENT_HEAD, ROUTES
 from tests.bench.requests import LAST_CHUNK, PROSE
@@ -173,7 +173,8 @@ STRATEGIES = [
 def test_an_event_that_ends_in_a_blank_waits_for_the_word_behind_it() -> None:
     client, times = Taking(), iter(range(100))
     calm = evolve(PLAIN, blanks="wait")
-    lane = lane_of(calm, client.taken.append, lambda: float(next(times)), may_hold=True)
+    ends = Ends(client.taken.append, client.left.append, client.faults.append, lambda: float(next(times)))
+    lane = lane_of(calm, ends, may_hold=True)
     one, two, three, four = (framed(plain(text)) for text in (b"One ", b"two ", b"three", b" four"))
     assert lane.takes(one)
     assert client.taken == [], "a call behind it would drop the blank"
@@ -188,7 +189,7 @@ def test_an_event_that_ends_in_a_blank_waits_for_the_word_behind_it() -> None:
     assert lane.takes(one)
     assert not lane.takes(four), "two blanks behind each other may still be the end of the text"
     for text in (b"five  ", b" ", b"a < ", b"six"):
-        other = lane_of(calm, client.taken.append, lambda: 0.0, may_hold=text == b"six")
+        other = client.lane(calm, may_hold=text == b"six")
         assert other.takes(framed(plain(text))) is (text == b"six")
     gone = lane.gone()
     assert gone is not None

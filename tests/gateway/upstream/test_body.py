@@ -5,6 +5,7 @@ import gzip
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from yarl import URL
@@ -197,29 +198,43 @@ def test_a_chunk_goes_on_as_it_came_in_its_plainest_form_alone() -> None:
 def test_a_lane_is_asked_first_until_it_leaves_a_chunk_and_never_within_one() -> None:
     loop = asyncio.new_event_loop()
     sink, connection = Sink(), Connection(loop, ("localhost", 80))
-    connection.body = body = Framed(is_chunked=True, is_between=True, left=0, transport=asyncio.Transport())
+    transport = Transport()
+    connection.connection_made(transport)
+    connection.body = body = Framed(is_chunked=True, is_between=True, left=0, transport=transport)
     body.sink, body.woken, gone = sink, loop.create_future(), []
 
-    def lane(data: bytes) -> bool:
+    def lane(data: bytes) -> None:
         gone.append(data)
-        return b"loud" not in data
+        if b"loud" in data:
+            connection.leave_lane(data)
 
-    connection.lane = lane
+    transport.set_protocol(connection)
+    connection.open_lane(lane)
     for each in (b"calm", b"loud", b"calm"):
-        connection.data_received(chunk(each))
+        transport.get_protocol().data_received(chunk(each))
     assert gone == [chunk(b"calm"), chunk(b"loud")]
     assert sink.taken == [b"loud", b"calm"]
-    connection.lane = lane
+    connection.open_lane(lane)
     for each in (b"9\r\nloud", b"\r\ncal", b"\r\n"):  # what looks like a chunk within another is none
-        connection.data_received(each)
+        transport.get_protocol().data_received(each)
     assert len(gone) == 3
     assert b"".join(sink.taken) == b"loudcalmloud\r\ncal"
-
-    def failing(data: bytes) -> bool:
-        raise KeyError(data)
-
-    connection.lane = failing
-    connection.data_received(chunk(b"x"))
+    connection.open_lane(lane)
+    connection.fail_lane(KeyError("x"))
     assert isinstance(body.woken.exception(), KeyError), "raised where the answer is waited for"
-    assert connection.lane is None
+    assert transport.get_protocol() is connection
+    connection.open_lane(lane)
+    transport.get_protocol().connection_lost(None)
+    assert body.is_over, "who has its bytes has all else of it"
+    assert not connection.is_fit
     loop.close()
+
+
+class Transport(asyncio.Transport):
+    """Knows whom it tells."""
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> Any:
+        return self._protocol
