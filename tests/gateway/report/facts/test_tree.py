@@ -1,67 +1,25 @@
-"""What the report counts with: leaks, and sketches of sizes."""
+"""The tree that a report is, as its document says it, and what stands in it: sketches of sizes, and intervals."""
 
+import json
 import math
 from functools import partial
 from typing import Any
 
+import pytest
+from attrs import fields
+from attrs.exceptions import FrozenInstanceError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.events import IN_REASONING
-from gateway.core.records import CallRecord, RequestRecord
+from gateway.cli.look.report import document
 from gateway.report.facts.intervals import rate
 from gateway.report.facts.sketches import Chosen, Counts, Distinct, Quantiles, draw
-from gateway.report.facts.tree import Figures, ReportRules
-from gateway.report.figures import Tally
-from gateway.report.shown.sections import sections
+from gateway.report.facts.tree import Figures, PeriodFigure, Readiness, Side, Volume
 from gateway.rollout.intervals import wilson
+from tests.gateway.report.test_figures import figures_of
+from tests.support.week import Week, week
 
-
-def record(number: int, **more: object) -> RequestRecord:
-    told = {"arm": "dry_run", "strategy": "xml_prompt", "tools": 2, "native_calls": 1, **more}
-    return RequestRecord(id=f"r{number}", at=float(number), key="k", model="qwen3", upstream="default", **told)  # type: ignore[arg-type]
-
-
-def figures_of(records: list[RequestRecord]) -> Figures:
-    tally = Tally()
-    for each in records:
-        tally.add_request(each)
-    return tally.figures(rules=ReportRules(), since=0.0, until=100.0, made_at=100.0, version="9")
-
-
-def test_models_that_would_be_prompted_are_told_with_their_native_calls() -> None:
-    asked = [record(number) for number in range(30)]
-    others = [record(40, native_calls=0), record(41, arm="live"), record(42, strategy="recovery"), record(43, tools=0)]
-    (row,) = figures_of([*asked, *others]).asked_differently
-    assert (row.model, row.native.hits, row.native.of) == ("qwen3", 30, 31)
-    (section,) = (each for each in sections(figures_of(asked)) if each.ident == "asking")
-    assert section.title == "Live asks differently"
-
-
-def test_prompts_that_were_cut_are_told() -> None:
-    cut = [record(number, arm="live", notes=("context_cut: 4096 tokens were read",)) for number in range(3)]
-    (row,) = figures_of(cut).context_cuts
-    assert (row.model, row.answers, row.last) == ("qwen3", 3, "4096 tokens were read")
-    assert any(each.ident == "asking" for each in sections(figures_of(cut)))
-    assert not any(each.ident == "asking" for each in sections(figures_of([record(1, strategy="recovery")])))
-
-
-def test_calls_that_stood_in_reasoning_are_told() -> None:
-    call = CallRecord(number=0, dialect="hermes", tool="read", score=97, decision="would_deliver", stage="sent")
-    thought = CallRecord(
-        number=1,
-        dialect="hermes",
-        tool="read",
-        score=97,
-        decision="would_deliver",
-        stage="sent",
-        reasons=(IN_REASONING,),
-    )
-    figures = figures_of([record(1, strategy="recovery", calls=(call, thought), verdict="would_change")])
-    assert (figures.would.calls, figures.would.in_reasoning) == (2, 1)
-    (section,) = (each for each in sections(figures) if each.ident == "success")
-    assert any("1 of these calls stood in a field of reasoning" in str(block) for block in section.blocks)
-
+EMPTY = Week(requests=(), outcomes=(), feedback=(), labels=(), decisions=())
 
 # --- Summaries of bounded size: what they promise, against the exact answer
 
@@ -148,3 +106,42 @@ def test_an_interval_holds_its_share(hits, more):
 
 def _same(item: Any) -> Any:
     return item
+
+
+@pytest.fixture(scope="module")
+def made() -> Week:
+    return week(3000)
+
+
+@pytest.fixture(scope="module")
+def told(made: Week) -> dict[str, Any]:
+    return dict(json.loads(document(figures_of(made))))
+
+
+def test_the_document_holds_the_whole_tree_in_its_order(told: dict[str, Any]) -> None:
+    assert list(told) == [each.name for each in fields(Figures)]
+    for name, branch in (("volume", Volume), ("period", PeriodFigure), ("would", Side), ("readiness", Readiness)):
+        assert list(told[name]) == [each.name for each in fields(branch)]
+
+
+def test_nothing_in_the_tree_can_be_changed() -> None:
+    figures = figures_of(EMPTY)
+    with pytest.raises(FrozenInstanceError):
+        setattr(figures, "made_at", 0.0)  # noqa: B010 - a type checker sees through the plain form
+    with pytest.raises(FrozenInstanceError):
+        setattr(figures.volume, "requests", 1)  # noqa: B010
+
+
+def test_the_document_says_which_form_it_has(told):
+    assert list(told)[:2] == ["schema_version", "made_at"]
+    assert told["schema_version"] == 1
+    for path in ("volume.requests", "volume.streams", "would.calls", "noise.differences"):
+        head, tail = path.split(".")
+        assert isinstance(told[head][tail], int)
+
+
+def test_a_week_without_records_is_said_to_be_empty():
+    empty = figures_of(EMPTY)
+    assert empty.readiness.verdict == "not enough data"
+    assert (empty.period.hours_covered, empty.period.gap_count, empty.volume.requests) == (0, 1, 0)
+    assert json.loads(document(empty))["would"]["success"]["share"] is None
