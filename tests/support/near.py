@@ -62,7 +62,10 @@ BY_FOLDER = {
     "grafana": ("tests/grafana",),
     "tests/golden": ("tests/strategies/test_golden.py", "tests/strategies/test_strategies_readme.py"),
     "tests/data": ("tests/strategies",),
-    "tests/fixtures": ("tests/strategies/test_strategies_readme.py", "tests/strategies/grammar/test_dialect.py"),
+    "tests/fixtures": (
+        *("tests/strategies/test_strategies_readme.py", "tests/strategies/base/test_strategy.py"),
+        "tests/strategies/grammar/test_dialect.py",
+    ),
     "tests/sdk/node": ("tests/sdk/test_node.py",),
 }
 """Files that nobody imports, and whose tests they are. Documents belong to `DOCUMENTED`."""

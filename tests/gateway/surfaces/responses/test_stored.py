@@ -1,4 +1,4 @@
-"""TODO."""
+"""Answers that are kept: chains of them, references to their items, pages of inputs, and what is no client's own."""
 
 import json
 from typing import Any

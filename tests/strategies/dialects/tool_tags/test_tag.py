@@ -1,16 +1,14 @@
-"""Tags per tool: when a call is committed, how its arguments flow, what ends it, what it costs."""
-
-import json
+"""Tags per tool: when a call is committed, how its arguments flow, and words that are none."""
 
 import pytest
 
 from gateway.core.events import Args, Start
-from gateway.core.tools import Tool, ToolSet
+from gateway.core.tools import ToolSet
 from strategies.base import Options
 from strategies.dialects.tool_tags.nested_forms import adapt_forms, holds_args, is_adapted
 from strategies.reading.factory import reader_factory
 from strategies.schema.tool_schema import ToolSchema, schema_of
-from tests.support.reading import AGENT_TOOLS, BOOLEAN, INTEGER, STRING, read, read_every_way, tool
+from tests.support.reading import AGENT_TOOLS, INTEGER, STRING, read, read_every_way, tool
 
 HEAD = "<write>\n<filePath>a.py</filePath>\n<content>\n"
 
@@ -73,40 +71,6 @@ def test_what_a_broken_call_holds_is_no_call():
     assert found.calls == []
 
 
-def test_an_argument_that_a_strict_schema_rules_out_does_not_flow():
-    loose = tool("find", "city")
-    strict = Tool(name="find", parameters={**loose.parameters, "additionalProperties": False})
-    text = "<find>\n<city>Rome</city>\n<mood>sunny</mood>\n</find>"
-    found = read_every_way(text, tools=ToolSet([strict]))
-    assert found.calls == [("find", '{"city":"Rome"}')]
-    assert found.scores == [95]
-
-
-@pytest.mark.parametrize(
-    ("text", "score"),
-    [
-        ("<read>\n<filePath>a</filePath>\n</read>", 97),
-        ("<read>\n<filePath>a</filePath>\n", 95),
-        ("<read>\n<filePath>a</filePath>\n</tool>", 95),
-        ("<read>\n<file_path>a</file_path>\n</read>", 95),
-        ("<read>\n<filePath>a</file_path>\n</read>", 95),
-        ("<read>\n<filePath>a</filePath>\n<hue>b</hue>\n</read>", 95),
-        ("read\n<filePath>a</filePath>", 95),
-        ("<read>\n<filePath>a\n</read>", 85),
-        ("<read>\n<filePath>a\n<limit>3</limit>\n</read>", 92),
-    ],
-)
-def test_each_mend_costs(text: str, score: int):
-    found = read_every_way(text, min_confidence=80)
-    assert found.scores == [score]
-
-
-def test_a_tool_known_only_from_the_registry_is_a_call():
-    found = read_every_way("<codebase_search>\n<query>where</query>\n</codebase_search>")
-    assert found.calls == [("codebase_search", '{"query":"where"}')]
-    assert found.scores == [96]
-
-
 def test_the_prompted_form_counts_highest():
     assert read("<read>\n<filePath>a</filePath>\n</read>", prompted="generic_xml").scores == [99]
 
@@ -143,62 +107,12 @@ def test_words_that_look_like_a_tool_are_given_back_at_once(text: str):
     assert len(given) > len(text) + 300
 
 
-def test_a_second_value_joins_a_list_and_replaces_an_empty_scalar():
-    tools = ToolSet([tool("tag", "name", labels={"type": "array", "items": STRING}, level=INTEGER)])
-    text = "<tag>\n<name></name>\n<labels>a</labels>\n<name>x</name>\n<labels>b</labels>\n<level>2</level>\n</tag>"
-    (call,) = read_every_way(text, tools=tools).calls
-    assert json.loads(call[1]) == {"name": "x", "labels": ["a", "b"], "level": 2}
-
-
-def test_the_first_of_two_documents_counts():
-    text = "<write><filePath>a</filePath><content>one</content><content>two</content></write>"
-    found = read_every_way(text)
-    assert [json.loads(arguments) for _, arguments in found.calls] == [{"filePath": "a", "content": "one"}]
-
-
-def test_a_document_ends_where_another_tool_is_called():
-    text = (
-        HEAD + "say </content> here\n</content>\n</write>\n<read>\n<filePath>b</filePath>\n</read>\n"
-        "<write>\n<filePath>c</filePath>\n<content>\nd\n</content>\n</write>"
-    )
-    calls = [(name, json.loads(arguments)) for name, arguments in read_every_way(text).calls]
-    assert calls == [
-        ("write", {"filePath": "a.py", "content": "say </content> here"}),
-        ("read", {"filePath": "b"}),
-        ("write", {"filePath": "c", "content": "d"}),
-    ]
-
-
-def test_stray_closers_inside_a_document_end_nothing():
-    text = HEAD + "x </tool> y </tool_call> z </invoke>.\n</content>\n</write>"
-    (call,) = read_every_way(text).calls
-    assert json.loads(call[1])["content"] == "x </tool> y </tool_call> z </invoke>."
-
-
-def test_a_document_that_ends_in_one_of_several_stray_closers_is_in_doubt():
-    """The last one may be a closer too many, or part of the document as the others are."""
-    text = HEAD + "x </tool> y </tool_call> z </invoke>\n</content>\n</write>"
-    found = read_every_way(text)
-    assert (found.calls, found.text) == ([], text)
-
-
 def test_deep_markup_does_not_recurse():
     nested = {"type": "object", "properties": {}}
     tools = ToolSet([tool("plan", "tree", tree=nested)])
     deep = "<a>" * 5_000 + "x" + "</a>" * 5_000
     found = read(f"<plan>\n<tree>{deep}</tree>\n</plan>", tools=tools)
     assert len(found.calls) <= 1
-
-
-def test_flags_are_read_in_any_case():
-    tools = ToolSet([tool("go", "fast", fast=BOOLEAN)])
-    assert read_every_way("<go><fast>TRUE</fast></go>", tools=tools).calls == [("go", '{"fast":true}')]
-    assert read_every_way("<go><fast>1</fast></go>", tools=tools).calls == []
-
-
-def test_stray_closers_end_no_document_even_where_the_operator_accepts_more():
-    text = HEAD + 'Example:\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>\nmore'
-    assert read_every_way(text, min_confidence=80).calls == []
 
 
 # --- Structured children inside parameters, brought to the schema that the tool declares

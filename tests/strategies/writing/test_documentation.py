@@ -1,3 +1,5 @@
+"""Tools in words: the section of the prompt, their parameters and types, and that no text breaks out of it."""
+
 import json
 import re
 from collections.abc import Callable
@@ -10,7 +12,6 @@ from hypothesis import strategies as st
 from gateway.core.tools import Tool
 from strategies.asking.renderers import RENDERERS
 from strategies.grammar.dialect import Renderer
-from strategies.schema.tool_schema import schema_of
 from strategies.writing.documentation import parameter_lines, tool_document
 from strategies.writing.prompt import (
     MARKER,
@@ -394,70 +395,3 @@ def test_shielding_breaks_the_marker_and_can_be_undone(text: str) -> None:
     shown = shielded(text)
     assert MARKER not in shown
     assert re.sub("<\u200b(\u200b*!-- toolgate:)", r"<\1", shown) == text
-
-
-# --- sample values ---
-
-
-def test_samples_are_every_required_and_the_first_optional_parameter() -> None:
-    probe = tool({name: {"type": "string"} for name in "abcd"}, "b", "d")
-    assert list(sample_arguments(probe)) == ["a", "b", "d"]
-
-
-@pytest.mark.parametrize(
-    ("name", "schema", "value"),
-    [
-        ("filePath", {"type": "string"}, "src/main.py"),
-        ("workdir", {"type": "string"}, "src"),
-        ("command", {"type": "string"}, "ls -la"),
-        ("oldString", {"type": "string"}, "first version"),
-        ("city", {"type": "string"}, "Paris"),
-        ("anything", {}, "example"),
-        ("when", {"type": "string", "format": "date"}, "2025-01-31"),
-        ("mode", {"type": "string", "enum": ["<bad>", "good"]}, "good"),
-        ("mode", {"const": "only"}, "only"),
-        ("level", {"enum": [None, ["x"], "<b>", 7]}, 7),
-        ("path", {"type": "string", "default": "lib"}, "lib"),
-        ("limit", {"type": "integer", "default": 50}, 50),
-        ("limit", {"type": "integer", "maximum": 5}, 5),
-        ("n", {"type": "integer", "exclusiveMinimum": 7}, 8),
-        ("ratio", {"type": "number", "exclusiveMaximum": 1}, 0),
-        ("force", {"type": "boolean"}, True),
-        ("none", {"type": "null"}, None),
-        ("ids", {"type": "array", "items": {"type": "integer"}, "minItems": 2}, [1, 1]),
-        ("reply", {"anyOf": [{"type": "null"}, {"type": "integer"}]}, 1),
-    ],
-)
-def test_sample_values_fit_type_and_name(name: str, schema: dict[str, Any], value: Any) -> None:
-    probe = tool({name: schema}, name)
-    sample = sample_arguments(probe)
-    assert sample == {name: value}
-    assert schema_of(probe).check(sample) is None
-
-
-FIELD = st.recursive(
-    st.sampled_from(
-        [
-            {"type": "string"},
-            {"type": "integer", "minimum": 3, "maximum": 9},
-            {"type": "boolean"},
-            {"type": ["number", "null"]},
-            {"enum": ["x", "y"]},
-        ]
-    ),
-    lambda inner: (
-        inner.map(lambda items: {"type": "array", "items": items})
-        | st.dictionaries(st.sampled_from(["path", "n", "note"]), inner, max_size=3).map(
-            lambda fields: {"type": "object", "properties": fields, "required": list(fields)[:1]}
-        )
-        | inner.map(lambda form: {"anyOf": [{"type": "null"}, form]})
-    ),
-    max_leaves=6,
-)
-
-
-@given(st.dictionaries(st.sampled_from(["filePath", "content", "limit", "deep"]), FIELD, max_size=4), st.integers(0, 4))
-@settings(max_examples=150, deadline=None)
-def test_samples_fit_their_own_schema(fields: dict[str, Any], count: int) -> None:
-    probe = tool(fields, *list(fields)[:count])
-    assert schema_of(probe).check(sample_arguments(probe)) is None

@@ -1,0 +1,67 @@
+"""Markers found as a plain look at each of them finds them, whatever their number and size."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.grammar.lexicon import Lexicon, Triggers
+from tests.support.cost import assert_linear
+
+WORDS = st.text(alphabet="<ab~", min_size=1, max_size=5)
+
+
+@given(st.lists(WORDS, max_size=8).map(tuple), st.text(alphabet="<ab~ ", min_size=1, max_size=8), st.data())
+def test_markers_are_found_as_by_looking_at_each(markers: tuple[str, ...], text: str, data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, len(text) - 1))
+    rest = text[index:]
+    lexicon = Lexicon(markers)
+    assert lexicon.at(text, index) == max((one for one in markers if rest.startswith(one)), key=len, default=None)
+    assert lexicon.may_begin(text, index) is any(one.startswith(rest) and one != rest for one in markers)
+
+
+@pytest.mark.cost
+def test_long_markers_take_the_time_that_they_have() -> None:
+    def finding(size: int) -> Callable[[], None]:
+        long = "<" + "t" * size
+
+        def find() -> None:
+            lexicon = Lexicon((long + "a", long + "b"))
+            assert lexicon.may_begin(long, 0)
+            assert lexicon.at(long + "b", 0) == long + "b"
+
+        return find
+
+    assert_linear(finding, 10_000)
+
+
+def test_long_markers_take_the_room_that_they_have() -> None:
+    long = "<" + "t" * 200_000
+    tracemalloc.start()
+    lexicon = Lexicon((long + "a", long + "b"))
+    assert lexicon.may_begin(long, 0)
+    assert lexicon.at(long + "b", 0) == long + "b"
+    assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("before", ["", " ", "\n", "\t", "(", '"', "\\", "n", "t", "ä"])
+@pytest.mark.parametrize("word", ["function", "func", "fun", "f", "<x", "fa"])
+def test_of_line_breaks_only_those_are_found_whose_line_may_begin_with_a_marker(before: str, word: str) -> None:
+    lexicon = Lexicon(("function.", "<x>"), ("\n",))
+    with_lines = Triggers(("function.", "<x>"), (), (), ()).of_lines(frozenset(("{", "x", "tool")))
+    text = f"a {before}{word}"
+    found = [match.start() for match in lexicon.trigger.finditer(text) if match.group() != "\n"]
+    assert [match.start() for match in with_lines.finditer(text)] == found
+    for line, is_found in (
+        ("{", True),
+        (" \n\t{", True),
+        ("y", False),
+        (" \n", True),
+        ("\ny", False),
+        ("to", True),
+        ("the", False),
+    ):
+        assert (with_lines.search(f"1\n{line}") is not None) == is_found
