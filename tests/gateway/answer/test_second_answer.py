@@ -359,18 +359,6 @@ def test_native_calls_of_which_one_can_be_used_are_left_alone(calls: list[Any]) 
     assert run.out == body
 
 
-def test_several_choices_are_not_repaired() -> None:
-    two = json.loads(answer_body(OPEN))
-    two["choices"].append({**two["choices"][0], "index": 1})
-    body = json.dumps(two).encode()
-    assert Whole(body, prepared()).out == body
-    parts = [event({"content": OPEN}), event({"content": "x"}, index=1), event({}, "stop"), event({}, "stop", index=1)]
-    run = Streamed([*parts, DONE], prepared())
-    assert run.asked == []
-    assert hear_stream(run.out, 0).content == OPEN
-    assert hear_stream(run.out, 1).content == "x"
-
-
 def test_comments_and_further_events_stay_in_their_places() -> None:
     parts = answer_events([OPEN])
     parts[2:2] = [b": still here\n\n"]

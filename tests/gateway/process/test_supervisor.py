@@ -134,26 +134,6 @@ async def test_a_worker_that_hangs_is_relieved_at_once_and_killed_in_time(fake: 
         await until(lambda: "0 leave 1" in program.orders)
 
 
-READY = """
-import socket, sys, time
-control = socket.socket(fileno=int(sys.argv[1]))
-control.send(b'{"is":"ready"}\\n')
-control.recv(100)
-"""
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("forking", ["raise SystemExit(1)", READY])
-async def test_without_a_process_that_forks_each_worker_is_an_interpreter_of_its_own(
-    forking: str, fake: Callable[..., Fake]
-) -> None:
-    """It cannot load, or it does not answer."""
-    async with fake(forking=[forking], pace={"longest_backoff_s": 0.05}) as program:
-        await program.logged("supervisor_started")
-        assert program.events("worker_ready")
-        assert program.events("zygote_lost") or program.events("worker_not_started")
-
-
 @pytest.mark.system
 async def test_what_never_starts_ends_the_supervisor(fake: Callable[..., Fake]) -> None:
     async with fake("crash", pace={"longest_backoff_s": 0.05}) as program:

@@ -140,31 +140,6 @@ def test_too_little_data_is_4_and_still_reported(stores):
     assert json.loads(result.stdout)["readiness"]["verdict"] == "not enough data"
 
 
-def test_a_store_that_cannot_be_read_is_5(stores, tmp_path):
-    missing = tmp_path / "none.db"
-    result = run(environ=settings(missing))
-    assert (result.exit_code, missing.exists()) == (5, False)
-    assert "no store" in result.stderr
-    broken = tmp_path / "broken.db"
-    broken.write_bytes(b"this is no database" * 500)
-    assert run(environ=settings(broken)).exit_code == 5
-    nobody = run(environ=settings(missing, STORE_URL="redis://user:hunter2pass@127.0.0.1:1/0"))
-    assert nobody.exit_code == 5
-    assert "hunter2pass" not in nobody.output
-
-
-def test_a_store_in_memory_cannot_be_asked_from_elsewhere(tmp_path):
-    result = run(environ=settings(tmp_path, STORE_URL="memory://"))
-    assert result.exit_code == 2
-    assert "memory://" in result.stderr
-
-
-def test_faulty_settings_are_78(stores):
-    result = run(environ=settings(stores / "week.db", CANARY_PERCENT="200"))
-    assert result.exit_code == 78
-    assert "fault: CANARY_PERCENT" in result.stderr
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -309,15 +284,6 @@ def test_a_sample_is_asked_about_on_a_terminal(store):
     labels = asyncio.run(kept(store, LabelRecord))
     assert len(labels) == count + 2
     assert sorted(label.is_right for label in labels if label.by == "bo") == [False, True]
-
-
-def test_progress_is_shown_on_a_terminal_alone(store):
-    seen: list[str] = []
-    with on_a_terminal(settings(store), *PERIOD, "--html", "/dev/null/none") as (terminal, process):
-        read_until(terminal, "cannot be written", seen)
-        assert process.wait(30) == 1
-    assert "Reading records" in "".join(seen)
-    assert "Reading records" not in run(*PERIOD, environ=settings(store)).stderr
 
 
 @pytest.fixture(autouse=True)
