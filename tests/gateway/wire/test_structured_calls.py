@@ -1,5 +1,6 @@
-"""Structured calls as servers really send them: what is certain is mended, what is right is left alone."""
+"""Structured calls as servers really send them: what is certain is mended, what is right is left alone and counted."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from copy import deepcopy
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.wire.structured_calls import NativeCalls
+from tests.support.client import TOOLS, Answer, ask, chat, get
 from tests.support.cost import assert_linear
+from tests.support.faulty_upstream import DONE, STREAM_HEAD, answer_json, completion, event, in_turn, stream, text
 
 
 def calls() -> NativeCalls:
@@ -221,3 +224,333 @@ def test_delta_without_a_function_keeps_its_index() -> None:
     native = calls()
     native.mend_deltas([odd])
     assert (odd, native.mended) == ({"index": 3, "type": "custom"}, [])
+
+
+MISFIT = '{"path": 5}'
+
+MENDED = '{"path":"5"}'
+
+BROKEN = '{"path": '
+
+FINE = '{"path": "a"}'
+
+WRITE = {
+    "type": "function",
+    "function": {"name": "write_file", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}},
+}
+
+
+def entry(arguments: str, name: str | None = None, index: int = 0) -> dict[str, Any]:
+    function = {"arguments": arguments, **({"name": name} if name else {})}
+    head = {"id": f"call_{index}", "type": "function"} if name else {}
+    return {"index": index, **head, "function": function}
+
+
+def told(*calls: tuple[str, str]) -> list[bytes]:
+    """A stream of these calls, each in two pieces behind its name."""
+    out = [event({"role": "assistant", "content": None})]
+    for index, (name, arguments) in enumerate(calls):
+        out.append(event({"tool_calls": [entry("", name, index)]}))
+        out += [event({"tool_calls": [entry(part, None, index)]}) for part in (arguments[:5], arguments[5:])]
+    return [*out, event(finish="tool_calls"), DONE]
+
+
+def whole(*calls: tuple[str, str]) -> Any:
+    body = completion(None)
+    body["choices"][0]["finish_reason"] = "tool_calls"
+    body["choices"][0]["message"]["tool_calls"] = [
+        {"id": f"call_{at}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for at, (name, arguments) in enumerate(calls)
+    ]
+    return answer_json(body)
+
+
+def answer(streamed: bool, *calls: tuple[str, str]) -> Any:
+    return stream(*told(*calls)) if streamed else whole(*calls)
+
+
+def calls_of(got: Any) -> list[tuple[str, str]]:
+    if not got.headers["Content-Type"].startswith("text/event-stream"):
+        calls = got.json["choices"][0]["message"]["tool_calls"]
+        return [(call["function"]["name"], call["function"]["arguments"]) for call in calls]
+    found: dict[int, list[str]] = {}
+    for chunk in got.chunks:
+        for choice in chunk.get("choices", []):
+            for call in choice["delta"].get("tool_calls") or ():
+                pair = found.setdefault(call["index"], ["", ""])
+                pair[0] += call["function"].get("name", "")
+                pair[1] += call["function"].get("arguments", "")
+    return [(name, arguments) for name, arguments in found.values()]
+
+
+async def metric(client: Any, running: Any, name: str) -> dict[str, float]:
+    text = (await get(client, f"{running.url}/metrics")).body.decode()
+    lines = [line for line in text.splitlines() if line.startswith(name)]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    ("model", "settings", "mends"),
+    [
+        ("deepseek-chat", {}, True),
+        ("gpt-4o", {}, False),
+        ("gpt-4o", {"STRUCTURED_CALLS": "mend"}, True),
+        ("deepseek-chat", {"STRUCTURED_CALLS": "count"}, False),
+        ("deepseek-chat", {"STRUCTURED_CALLS": "deepseek*=count,*=mend"}, False),
+        ("vendor/gpt-4o", {"STRUCTURED_CALLS": "deepseek*=count,*=mend"}, True),
+        ("deepseek-chat", {"STREAM_ARGUMENTS": "incremental", "STRUCTURED_CALLS": "mend"}, False),
+        ("deepseek-chat", {"TRANSFORM_MODE": "dry_run"}, False),
+        ("deepseek-chat", {"TRANSFORM_MODE": "off"}, False),
+    ],
+)
+async def test_the_setting_says_what_is_changed_and_all_is_counted(
+    gateway, upstream, client, model, settings, mends, streamed
+):
+    upstream.script = answer(streamed, ("read_file", MISFIT))
+    running = await gateway(upstream.url, **settings)
+    got = await ask(client, running.url, chat(model=model, tools=TOOLS, stream=streamed))
+    assert calls_of(got) == [("read_file", MENDED if mends else MISFIT)]
+    if not mends and streamed:
+        assert b"".join(told(("read_file", MISFIT))) == got.body
+    labels = f'{{class="schema_mismatch",model="{model}",upstream="default"}}'
+    assert await metric(client, running, f"toolgate_structured_calls_total{labels}") == {
+        f"toolgate_structured_calls_total{labels}": 1.0
+    }
+    assert (await metric(client, running, "toolgate_native_misfits_total{"))[
+        'toolgate_native_misfits_total{upstream="default"}'
+    ] == 1.0
+    outcomes = await metric(client, running, "toolgate_structured_outcomes_total{")
+    assert outcomes['toolgate_structured_outcomes_total{outcome="mended",upstream="default"}'] == float(mends)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("second", [FINE, "{oops"])
+async def test_what_cannot_be_told_is_asked_for_again_once(gateway, upstream, client, log, streamed, second):
+    upstream.script = in_turn(answer(streamed, ("read_file", BROKEN)), whole(("read_file", second)))
+    running = await gateway(upstream.url)
+    got = await ask(client, running.url, chat(model="deepseek-chat", tools=TOOLS, stream=streamed))
+    assert calls_of(got) == [("read_file", FINE if second == FINE else BROKEN)]
+    assert len(upstream.requests) == 2
+    messages = upstream.requests[1].json["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool"]
+    assert "the arguments are not valid JSON" in messages[-1]["content"]
+    assert (await log.record("request_repaired"))["reason"] == "misfit"
+    line = await log.record("structured_calls_misfit")
+    assert line["faults"][0]["tool"] == "read_file"
+
+
+async def test_a_client_that_waits_for_a_held_call_is_kept_company(gateway, upstream, client):
+    events = told(("read_file", MISFIT))
+
+    async def script(connection: Any, received: Any) -> None:
+        await connection.send(STREAM_HEAD, *events[:3])
+        await asyncio.sleep(0.4)
+        await connection.send(*events[3:])
+
+    upstream.script = script
+    running = await gateway(upstream.url, GATEWAY_KEEPALIVE_S="0.05")
+    got = await ask(client, running.url, chat(model="deepseek-chat", tools=TOOLS))
+    assert calls_of(got) == [("read_file", MENDED)]
+    head, _, rest = got.body.partition(b'"name": "read_file"')
+    assert head
+    assert rest.count(b": keep-alive\n\n") >= 2
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    ("model", "settings", "first"),
+    [
+        ("gpt-4o", {}, FINE),
+        ("deepseek-chat", {}, FINE),
+        ("deepseek-chat", {"STRUCTURED_CALLS": "mend"}, MENDED),
+        ("deepseek-chat", {"STRUCTURED_CALLS": "count"}, MISFIT),
+        ("deepseek-chat", {"STREAM_ARGUMENTS": "incremental"}, MISFIT),
+        ("deepseek-chat", {"TRANSFORM_MODE": "off"}, None),
+        ("deepseek-chat", {"TRANSFORM_MODE": "dry_run"}, None),
+    ],
+)
+async def test_one_call_is_enough_where_the_request_says_so(
+    gateway, upstream, client, model, settings, first, streamed
+):
+    given = [("read_file", FINE if first == FINE else MISFIT), ("write_file", FINE), ("read_file", BROKEN)]
+    upstream.script = answer(streamed, *given)
+    running = await gateway(upstream.url, **settings)
+    body = chat(model=model, tools=[*TOOLS, WRITE], stream=streamed, parallel_tool_calls=False)
+    told = calls_of(await ask(client, running.url, body))
+    assert told == (given if first is None else [("read_file", first)])
+    assert len(upstream.requests) == 1
+    counted = await metric(client, running, "toolgate_undelivered_calls_total{")
+    assert list(counted.values()) == ([] if first is None else [2.0])
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    ("model", "settings"), [("gpt-4o", {}), ("deepseek-chat", {}), ("gpt-4o", {"DUPLICATE_CALLS": "keep"})]
+)
+async def test_a_copy_is_dropped_unless_its_tool_only_reads(gateway, upstream, client, model, settings, streamed):
+    calls = [("read_file", FINE), ("read_file", FINE), ("write_file", FINE), ("write_file", FINE)]
+    upstream.script = answer(streamed, *calls)
+    running = await gateway(upstream.url, **settings)
+    got = await ask(client, running.url, chat(model=model, tools=[*TOOLS, WRITE], stream=streamed))
+    assert calls_of(got) == (calls if settings else calls[:3])
+    counted = await metric(client, running, "toolgate_duplicate_calls_total{")
+    assert list(counted.values()) == ([] if settings else [1.0])
+
+
+async def test_the_list_of_models_tells_how_well_their_calls_fit(gateway, upstream, client):
+    listing = answer_json({"object": "list", "data": [{"id": "deepseek-chat"}]})
+    upstream.script = in_turn(
+        stream(*told(("read_file", MISFIT), ("read_file", FINE), ("open_file", FINE), ("read_file", FINE))), listing
+    )
+    running = await gateway(upstream.url, STRUCTURED_CALLS="count", DUPLICATE_CALLS="keep")
+    await ask(client, running.url, chat(model="deepseek-chat", tools=TOOLS))
+    (model,) = (await get(client, f"{running.url}/v1/models")).json["data"]
+    assert model["toolgate"]["structured_calls"] == {
+        "valid": 2,
+        "invalid_json": 0,
+        "unknown_name": 1,
+        "schema_mismatch": 1,
+        "valid_rate": 0.5,
+    }
+
+
+async def test_a_model_without_faults_is_left_alone_until_the_next(gateway, upstream, client, monkeypatch):
+    monkeypatch.setattr("gateway.traffic.lesson_rules.CLEAN_CALLS", 2)
+    running = await gateway(upstream.url)
+    found = []
+    for arguments in (FINE, FINE, MISFIT, MISFIT):
+        upstream.script = answer(True, ("read_file", arguments))
+        found += calls_of(await ask(client, running.url, chat(model="deepseek-chat", tools=TOOLS)))
+    assert [text for _, text in found] == [FINE, FINE, MISFIT, MENDED]
+
+
+async def test_a_wrong_mode_is_refused(gateway, upstream):
+    with pytest.raises(Exception, match="STRUCTURED_CALLS: must be auto, count or mend"):
+        await gateway(upstream.url, STRUCTURED_CALLS="repair")
+
+
+async def test_ids_of_kimi_count_on_and_come_back(gateway, upstream, client):
+    upstream.script = stream(*told(("read_file", FINE)))
+    running = await gateway(upstream.url)
+    call = {"id": "call_0", "type": "function", "function": {"name": "read_file", "arguments": FINE}}
+    past = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_0", "content": "x"},
+    ]
+    body = chat(model="kimi-k2", tools=TOOLS, messages=past)
+    await ask(client, running.url, body)
+    sent = upstream.requests[0].json["messages"]
+    assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == "functions.read_file:0"
+    again = [{**each, "id": "functions.read_file:0"} if each.get("id") else each for each in [entry("", "read_file")]]
+    upstream.script = stream(event({"tool_calls": again}), event(finish="tool_calls"), DONE)
+    got = await ask(client, running.url, body)
+    (begun,) = [call for chunk in got.chunks for call in chunk["choices"][0]["delta"].get("tool_calls") or ()]
+    assert begun["id"] == "functions.read_file:1"
+
+
+# --- Markup where none should be: in answers of native models, in answers to requests that forbid calls
+
+
+INVOKE = '<invoke name="read_file">\n<parameter name="path">a.py</parameter>\n</invoke>'
+
+UNKNOWN = "<web_fetch>\n<url>https://example.org</url>\n<prompt>What is it?</prompt>\n</web_fetch>"
+
+CALL = [("read_file", {"path": "a.py"})]
+
+SHAPES = ("whole", "streamed")
+
+
+def script(words: str, shape: str) -> Any:
+    if shape == "whole":
+        return answer_json(completion(words))
+    return stream(event({"role": "assistant", "content": ""}), *map(text, words), event(finish="stop"), DONE)
+
+
+def said(got: Answer) -> tuple[str | None, list[tuple[str, Any]]]:
+    if got.chunks:
+        calls: dict[int, list[str]] = {}
+        for chunk in got.chunks:
+            for choice in chunk["choices"]:
+                for call in choice["delta"].get("tool_calls") or []:
+                    named = calls.setdefault(call["index"], ["", ""])
+                    named[0] += call["function"].get("name") or ""
+                    named[1] += call["function"].get("arguments") or ""
+        return got.content or None, [(name, json.loads(arguments)) for name, arguments in calls.values()]
+    message = got.json["choices"][0]["message"]
+    calls_of = [call["function"] for call in message.get("tool_calls") or []]
+    return message["content"], [(call["name"], json.loads(call["arguments"])) for call in calls_of]
+
+
+async def metrics_of(client: Any, running: Any) -> str:
+    return (await get(client, f"{running.url}/metrics")).body.decode()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_leak_of_a_native_model_is_a_call(gateway, upstream, client, log, shape):
+    upstream.script = script(f"I look.\n\n{INVOKE}", shape)
+    running = await gateway(upstream.url)
+    asked = chat(model="claude-sonnet-4-5", stream=shape == "streamed", tools=TOOLS)
+    got = await ask(client, running.url, asked)
+    assert said(got) == ("I look.", CALL)
+    assert (await log.record("request_ended"))["strategy"] == "native"
+    assert 'toolgate_recovered_calls_total{dialect="bare_invoke"} 1.0' in await metrics_of(client, running)
+    assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "how", [{"NATIVE_LEAKS": "false"}, {"TRANSFORM_MODE": "dry_run"}, {"TRANSFORM_MODE": "off"}], ids=str
+)
+async def test_native_answers_are_left_alone_where_that_is_wanted(gateway, upstream, client, shape, how):
+    upstream.script = script(f"I look.\n\n{INVOKE}", shape)
+    running = await gateway(upstream.url, **how)
+    asked = chat(model="claude-sonnet-4-5", stream=shape == "streamed", tools=TOOLS)
+    direct = await ask(client, upstream.url.removesuffix("/v1"), asked)
+    assert (await ask(client, running.url, asked)).body == direct.body
+    would = 'toolgate_dryrun_verdicts_total{dialect="bare_invoke",verdict="would_change"} 1.0'
+    assert (would in await metrics_of(client, running)) is (how.get("TRANSFORM_MODE") == "dry_run")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("model", ["llama-3.3-70b", "claude-sonnet-4-5", "qwen3-8b"])
+@pytest.mark.parametrize("mode", ["keep", "drop"])
+async def test_markup_where_calls_are_forbidden_is_counted_and_stays_or_goes(
+    gateway, upstream, client, shape, model, mode
+):
+    upstream.script = script(f"I would look.\n{INVOKE}", shape)
+    running = await gateway(upstream.url, NONE_MARKUP=mode)
+    asked = chat(model=model, stream=shape == "streamed", tools=TOOLS, tool_choice="none")
+    direct = await ask(client, upstream.url.removesuffix("/v1"), asked)
+    got = await ask(client, running.url, asked)
+    if mode == "keep":
+        assert got.body == direct.body
+    words, calls = said(got)
+    assert ((words or "").strip(), calls) == (f"I would look.\n{INVOKE}" if mode == "keep" else "I would look.", [])
+    exposition = await metrics_of(client, running)
+    result = "kept" if mode == "keep" else "dropped"
+    assert f'toolgate_none_markup_total{{dialect="bare_invoke",result="{result}"}} 1.0' in exposition
+    assert "toolgate_overheard_calls_total{" not in exposition
+
+
+@pytest.mark.parametrize("mode", ["keep", "drop"])
+async def test_an_untouched_arm_keeps_all_markup(gateway, upstream, client, mode):
+    upstream.script = script(INVOKE, "streamed")
+    running = await gateway(upstream.url, NONE_MARKUP=mode, TRANSFORM_MODE="dry_run")
+    asked = chat(model="llama-3.3-70b", tools=TOOLS, tool_choice="none")
+    direct = await ask(client, upstream.url.removesuffix("/v1"), asked)
+    assert (await ask(client, running.url, asked)).body == direct.body
+    assert 'toolgate_none_markup_total{dialect="bare_invoke",result="kept"} 1.0' in await metrics_of(client, running)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("wanted", ["pass", "text"])
+async def test_tags_of_a_well_known_tool_that_was_not_offered(gateway, upstream, client, shape, wanted):
+    upstream.script = script(f"I fetch it.\n{UNKNOWN}", shape)
+    running = await gateway(upstream.url, UNDECLARED_TOOLS=wanted)
+    got = await ask(client, running.url, chat(model="llama-3.3-70b", stream=shape == "streamed", tools=TOOLS))
+    words, calls = said(got)
+    assert [name for name, _ in calls] == (["web_fetch"] if wanted == "pass" else [])
+    assert words == ("I fetch it." if wanted == "pass" else f"I fetch it.\n{UNKNOWN}")
+    assert len(upstream.requests) == 1
