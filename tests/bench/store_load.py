@@ -4,6 +4,9 @@ A gateway of several workers answers so many new conversations a second, every o
 and keeps a record of each in one file. Afterwards every answer's id is looked for in the store. Asked is: no record
 lost, no `store_failed` in the log. The load does not wait for answers that are late, so a machine with other work is
 told as such (the rate that was reached), not hidden.
+
+`--limits`: how far one Redis carries the limits of keys. What a decision costs the server is its own processor time,
+which others on the machine do not move.
 """
 
 import argparse
@@ -19,10 +22,13 @@ from pathlib import Path
 import aiohttp
 from attrs import define, field
 
+from gateway.core.errors import RateLimited
 from gateway.core.records import RequestRecord
-from gateway.state.opening import open_store
+from gateway.core.rules import Quota
+from gateway.state.opening import open_quotas, open_store
 from tests.support.client import TOOLS, chat
 from tests.support.processes import Program
+from tests.support.stores import RedisServer
 
 CALL = '<tool_call>\n{"name": "read_file", "arguments": {"path": "src/a.py"}}\n</tool_call>'
 LOST = re.compile(r'^toolgate_store_records_lost_total\{reason="(\w+)"\} (\S+)$', re.MULTILINE)
@@ -30,6 +36,9 @@ ERRORS = re.compile(r'^toolgate_shared_state_errors_total\{op="(\w+)"\} (\S+)$',
 LAG = re.compile(r"^toolgate_store_lag_seconds (\S+)$", re.MULTILINE)
 WAITING = re.compile(r"^toolgate_store_records_waiting (\S+)$", re.MULTILINE)
 SETTLE_S = 30.0
+DECISIONS = 20_000
+AT_ONCE = 64
+KEYS = 50
 
 
 @define(kw_only=True)
@@ -163,13 +172,56 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     writer.close()
 
 
+async def cpu_s(server: RedisServer) -> float:
+    """The processor time that the server has used."""
+    reader, writer = await asyncio.open_unix_connection(str(server.path))
+    writer.write(b"*2\r\n$4\r\nINFO\r\n$3\r\ncpu\r\n")
+    size = int((await reader.readline())[1:])
+    shown = (await reader.readexactly(size + 2)).decode()
+    writer.close()
+    await writer.wait_closed()
+    values = dict(line.split(":") for line in shown.splitlines() if ":" in line)
+    return float(values["used_cpu_user"]) + float(values["used_cpu_sys"])
+
+
+async def limits(folder: Path) -> None:
+    """What decisions on limits cost one Redis, admitted and refused."""
+    server = await RedisServer(folder).start()
+    quotas = open_quotas(server.url, prefix="toolgate:", timeout_ms=5000)
+    assert quotas is not None
+    for name, quota in (("admitted", Quota(requests=10**6, tokens=10**9)), ("refused", Quota(requests=1))):
+        left = iter(range(DECISIONS))
+
+        async def ask(left=left, quota=quota, name=name) -> None:
+            for number in left:
+                try:
+                    await quotas.enter(f"{name}-{number % KEYS}", quota)
+                except RateLimited:
+                    continue
+
+        before, began = await cpu_s(server), time.perf_counter()
+        await asyncio.gather(*(ask() for _ in range(AT_ONCE)))
+        seconds, used = time.perf_counter() - began, await cpu_s(server) - before
+        print(
+            f"{name}: {used / DECISIONS * 1e6:.0f} us of the server's processor a decision, "
+            f"at most {DECISIONS / used:,.0f} a second; from one process here {DECISIONS / seconds:,.0f} a second"
+        )
+    await quotas.close()
+    await server.close()
+
+
 async def main(arguments: list[str]) -> int:
     """0 if every answer has its record."""
-    parser = argparse.ArgumentParser(description="SQLite under load.")
+    parser = argparse.ArgumentParser(description="Stores under load.")
+    parser.add_argument("--limits", action="store_true")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=int, default=300)
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args(arguments)
+    if given.limits:
+        with tempfile.TemporaryDirectory() as folder:
+            await limits(Path(folder))
+        return 0
     load = Load(seconds=given.seconds, rate=given.rate, workers=given.workers)
     with tempfile.TemporaryDirectory() as folder:
         await load.run(Path(folder))

@@ -66,7 +66,7 @@ BY_FOLDER = {
         *("tests/strategies/test_strategies_readme.py", "tests/strategies/base/test_strategy.py"),
         "tests/strategies/grammar/test_dialect.py",
     ),
-    "tests/sdk/node": ("tests/sdk/test_node.py",),
+    "tests/sdk/node": ("tests/sdk/test_sdks.py",),
 }
 """Files that nobody imports, and whose tests they are. Documents belong to `DOCUMENTED`."""
 DOCUMENTED = ("tests/test_docs.py", "tests/deploy/test_readme.py", "tests/strategies/test_strategies_readme.py")

@@ -1,5 +1,5 @@
 """What goes on beside the requests: where nothing happens the store is left alone, and others are still heard of within
-a second; and the look for cycles, now and then.
+a second; the look for cycles, now and then; and what processes learn from each other: lessons, sessions, secrets.
 """
 
 import asyncio
@@ -8,20 +8,34 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.background import tick
 from gateway.background.garbage import LOOK_S, Garbage
+from gateway.background.lesson_sync import SharedLessons
+from gateway.background.secrets import kept_secret
+from gateway.background.sessions import Sessions
 from gateway.background.tick import Upkeep
 from gateway.config.load import load
+from gateway.core.ports import BadRecord, Block, StoreError
+from gateway.core.records import FeedbackRecord
 from gateway.rollout.assignment import Assignment
 from gateway.rollout.codec import STATE_KEY, encoded, state_of
 from gateway.rollout.stages import killed, unkilled
 from gateway.state import sqlite_connection
+from gateway.state.backoff import LONGEST_S, Pause
+from gateway.state.memory import MemoryStore
+from gateway.state.metered import WatchedStore
 from gateway.state.opening import open_store
+from gateway.state.redis import RedisStore
+from gateway.state.sqlite import SqliteStore
 from gateway.telemetry.metrics import Metrics
+from gateway.traffic.lesson_rules import LESSON_S, MAX_PAIRS
+from tests.bench.store_load import Load
+from tests.support.stores import FailingStore, Gauges, rating
 
 
 @pytest.fixture
@@ -148,3 +162,386 @@ def test_it_waits_for_large_values_to_go_but_not_for_ever(made: dict[str, int]) 
     assert looks == [], "a look would take all others' time"
     minute(garbage)
     assert len(looks) == 1
+
+
+class Wall:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.at = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def wall() -> Wall:
+    return Wall()
+
+
+@pytest.fixture
+def store(wall) -> FailingStore:
+    return FailingStore(wall=wall)
+
+
+@pytest.fixture
+def workers(store, wall) -> tuple[SharedLessons, SharedLessons]:
+    return SharedLessons(store, wall), SharedLessons(store, wall)
+
+
+async def sync(*workers: SharedLessons) -> None:
+    for worker in (*workers, *workers):
+        await worker.sync()
+
+
+async def test_what_one_worker_learns_the_other_knows_by_its_own_clock(workers):
+    one, other = workers
+    one.learn("u", "m", "refused", now=5.0)
+    assert other.recall("u", "m", 900.0) is None
+    await sync(one, other)
+    lesson = other.recall("u", "m", 900.0)
+    assert lesson is not None
+    assert (lesson.reason, lesson.until) == ("refused", 900.0 + LESSON_S)
+    assert other.recall("u", "other", 900.0) is None
+
+
+async def test_both_may_learn_at_once(workers):
+    one, other = workers
+    one.learn("u", "m1", "refused", 0.0)
+    other.learn("u", "m2", "as_text", 0.0)
+    await sync(one, other)
+    for worker in workers:
+        assert worker.recall("u", "m1", 0.0)
+        assert worker.recall("u", "m2", 0.0)
+
+
+async def test_a_lesson_is_forgotten_after_an_hour(workers, wall, store):
+    one, other = workers
+    one.learn("u", "m", "refused", 0.0)
+    await sync(one, other)
+    wall.at += LESSON_S
+    assert one.recall("u", "m", 0.0) is None
+    await sync(one, other)
+    assert other.recall("u", "m", 0.0) is None
+    one.learn("u", "new", "refused", 0.0)
+    await sync(one)
+    assert b'"m"' not in (await store.get("lessons"))["lessons"]
+
+
+async def test_learning_again_makes_it_last(workers, wall):
+    one, other = workers
+    one.learn("u", "m", "refused", 0.0)
+    await sync(one, other)
+    wall.at += LESSON_S - 1
+    other.learn("u", "m", "as_text", 0.0)
+    await sync(other, one)
+    wall.at += 10
+    assert one.recall("u", "m", 0.0).reason == "as_text"
+
+
+async def test_lessons_hold_while_the_store_is_away_and_are_shared_when_it_is_back(workers, store):
+    one, other = workers
+    store.is_away = True
+    one.learn("u", "m", "refused", 0.0)
+    await sync(one, other)
+    assert one.recall("u", "m", 0.0)
+    store.is_away = False
+    await sync(one, other)
+    assert other.recall("u", "m", 0.0)
+
+
+async def test_a_store_that_forgot_everything_learns_it_again(workers, store):
+    one, other = workers
+    one.learn("u", "m", "refused", 0.0)
+    await sync(one)
+    store._values.clear()
+    await sync(one, other)
+    assert other.recall("u", "m", 0.0)
+
+
+@pytest.mark.parametrize("rubbish", [b"", b"{}", b"[[1]]", b"[" * 100_000, b'[["u", "m", "r", "x"]]', b"\xff"])
+async def test_rubbish_in_the_store_counts_as_nothing(workers, store, rubbish):
+    await store.put("lessons", rubbish)
+    one, other = workers
+    one.learn("u", "m", "refused", 0.0)
+    await sync(one, other)
+    assert other.recall("u", "m", 0.0)
+
+
+async def test_a_clock_that_is_ahead_makes_no_lesson_last_longer(workers, store):
+    await store.put("lessons", b'[["u", "m", "r", 9e15]]')
+    await sync(workers[0])
+    assert workers[0].recall("u", "m", 0.0).until == LESSON_S
+
+
+async def test_clients_cannot_fill_the_store_with_names(workers, store, wall):
+    one, other = workers
+    for number in range(MAX_PAIRS + 50):
+        wall.at += 0.01
+        one.learn("u", f"m{number}", "refused", 0.0)
+    one.learn("u", "x" * 100_000, "refused", 0.0)
+    one.learn("u", "\ud800", "refused", 0.0)
+    await sync(one, other)
+    assert len((await store.get("lessons"))["lessons"]) < 100_000
+    assert one.recall("u", "x" * 100_000, 0.0)
+    assert one.recall("u", "m0", 0.0) is None
+    assert other.recall("u", f"m{MAX_PAIRS + 49}", 0.0)
+    assert other.recall("u", "x" * 100_000, 0.0) is None
+
+
+@pytest.fixture
+def sessions(store, wall) -> Sessions:
+    return Sessions(store=store, now=wall)
+
+
+async def test_another_process_goes_on_with_a_session(sessions, store, wall):
+    await sessions.remember({"a": b"1", "b": b"2"}, 60.0)
+    other = Sessions(store=store, now=wall)
+    assert await other.recall("a", "b", "c") == {"a": b"1", "b": b"2"}
+    await other.remember({"a": b"3"}, 60.0)
+    assert await sessions.recall("a") == {"a": b"3"}
+
+
+async def test_sessions_go_on_while_the_store_is_away(sessions, store, wall):
+    store.is_away = True
+    await sessions.remember({"a": b"1"}, 60.0)
+    assert await sessions.recall("a", "b") == {"a": b"1"}
+    await sessions.sync()
+    store.is_away = False
+    other = Sessions(store=store, now=wall)
+    assert await other.recall("a") == {}
+    assert await sessions.recall("a") == {"a": b"1"}
+    wall.at += 10
+    await sessions.sync()
+    assert await other.recall("a") == {"a": b"1"}
+    wall.at += 51
+    assert await other.recall("a") == {}
+
+
+async def test_what_was_not_written_is_newer_than_what_is_in_the_store(sessions, store):
+    await sessions.remember({"a": b"old"}, 60.0)
+    store.is_away = True
+    await sessions.remember({"a": b"new"}, 60.0)
+    store.is_away = False
+    assert await sessions.recall("a") == {"a": b"new"}
+
+
+async def test_a_session_ends_with_its_time(sessions, store, wall):
+    store.is_away = True
+    await sessions.remember({"a": b"1"}, 60.0)
+    wall.at += 61
+    assert await sessions.recall("a") == {}
+    store.is_away = False
+    await sessions.sync()
+    assert await sessions.recall("a") == {}
+
+
+async def test_the_memory_of_sessions_is_bounded(store, wall):
+    sessions = Sessions(store=store, now=wall, max_sessions=3, max_bytes=10_000)
+    store.is_away = True
+    for number in range(5):
+        await sessions.remember({f"s{number}": b"x"}, 60.0)
+    assert await sessions.recall(*(f"s{number}" for number in range(5))) == dict.fromkeys(["s2", "s3", "s4"], b"x")
+    await sessions.remember({"large": b"x" * 9_500}, 60.0)
+    assert list(await sessions.recall("s2", "s3", "s4", "large")) == ["s4", "large"]
+
+
+async def test_sessions_that_nobody_asks_for_again_go_with_their_time(store, wall):
+    sessions = Sessions(store=store, now=wall)
+    for number in range(5):
+        await sessions.remember({f"s{number}": b"x" * 100}, 60.0)
+        wall.at += 25
+    assert sessions._bytes == 3 * 300
+    assert list(sessions._sessions) == ["s2", "s3", "s4"]
+
+
+async def test_a_secret_is_made_once(store):
+    first = await kept_secret(store, "salt", lambda: b"one")
+    second = await kept_secret(store, "salt", lambda: b"two")
+    assert first == second
+    assert first.is_shared
+    assert (await kept_secret(store, "other", lambda: b"two")).value == b"two"
+
+
+async def test_a_secret_without_a_store_is_not_shared(store):
+    store.is_away = True
+    secret = await kept_secret(store, "salt", lambda: b"one")
+    assert (secret.value, secret.is_shared) == (b"one", False)
+
+
+async def test_who_loses_the_race_for_a_secret_takes_the_other_one(store, monkeypatch):
+    async def beaten(self: FailingStore, key: str, old: bytes | None, new: bytes) -> bool:
+        await self.put(key, b"theirs")
+        return False
+
+    monkeypatch.setattr(FailingStore, "swap", beaten)
+    assert (await kept_secret(store, "salt", lambda: b"ours")).value == b"theirs"
+
+
+# --- Addresses of stores
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("memory://", MemoryStore),
+        ("sqlite:///toolgate.db", SqliteStore),
+        ("sqlite:////var/lib/toolgate.db", SqliteStore),
+        ("redis://localhost", RedisStore),
+        ("redis://user:p%40ss@localhost:6380/3", RedisStore),
+        ("rediss://[::1]:6379/0", RedisStore),
+        ("unix:///run/redis.sock?db=1", RedisStore),
+    ],
+)
+def test_an_address_names_its_store(url, kind):
+    assert isinstance(open_store(url, prefix="p:", timeout_ms=200), kind)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "toolgate.db",
+        "memory://x",
+        "sqlite:toolgate.db",
+        "sqlite://toolgate.db",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite:///a%00b",
+        "sqlite:///a.db?mode=ro",
+        "redis://",
+        "redis:///0",
+        "redis://:hunter22@",
+        "redis://u:hunter22@h:port/0",
+        "redis://u:hunter22@h/notadb",
+        "redis://u:hunter22@h/0?socket_timeout=hunter22",
+        "redis://u:hunter22@h/0?hunter22=1",
+        "rediss://u:hunter22@[::1/0",
+        "unix://",
+        "http://h/",
+    ],
+)
+def test_an_address_of_no_store_is_refused_without_being_repeated(url):
+    with pytest.raises(ValueError, match="must") as refused:
+        open_store(url, prefix="p:", timeout_ms=200)
+    assert "hunter22" not in str(refused.value)
+    assert refused.value.__suppress_context__ or refused.value.__context__ is None
+
+
+def test_three_slashes_are_a_relative_path_and_four_an_absolute_one():
+    relative = open_store("sqlite:///a/b%20c.db", prefix="", timeout_ms=1)
+    absolute = open_store("sqlite:////a/b.db", prefix="", timeout_ms=1)
+    assert [cast("SqliteStore", store)._journal.path for store in (relative, absolute)] == [
+        Path("a/b c.db"),
+        Path("/a/b.db"),
+    ]
+
+
+# --- A store whose failures are counted
+
+
+async def test_failures_are_counted_by_what_failed_and_the_gauge_follows():
+    store, gauges = FailingStore(), Gauges()
+    watched = WatchedStore(store, gauges)
+    await watched.open()
+    assert gauges.gauges["toolgate_shared_state_up"] == 1
+    store.is_away = True
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await watched.get("a")
+    with pytest.raises(StoreError):
+        await watched.append([rating(1.0)])
+    assert gauges.counts["toolgate_shared_state_errors_total", "read"] == 2
+    assert gauges.counts["toolgate_shared_state_errors_total", "write"] == 1
+    store.is_away = False
+    await watched.get("a")
+    assert not watched.is_up
+    assert gauges.gauges["toolgate_shared_state_up"] == 0
+    await watched.append([rating(1.0)])
+    assert watched.is_up
+    assert gauges.gauges["toolgate_shared_state_up"] == 1
+
+
+async def test_a_failure_is_told_once_and_so_is_its_end():
+    store = FailingStore()
+    watched = WatchedStore(store, Gauges())
+    with capture_logs() as told:
+        await watched.get("a")
+        store.is_away = True
+        for _ in range(3):
+            with pytest.raises(StoreError):
+                await watched.get("a")
+        store.is_away = False
+        for _ in range(3):
+            await watched.get("a")
+    assert [(line["event"], line["op"]) for line in told] == [("store_failed", "read"), ("store_recovered", "read")]
+    assert told[0]["fault"] == "away"
+
+
+async def test_what_failed_once_and_is_not_tried_again_is_no_fault_for_ever():
+    store, gauges, now = FailingStore(), Gauges(), [0.0]
+    watched = WatchedStore(store, gauges, lambda: now[0])
+    store.is_away = True
+    with pytest.raises(StoreError):
+        await watched.put("a", b"1")
+    store.is_away = False
+    await watched.get("a")
+    assert gauges.gauges["toolgate_shared_state_up"] == 0
+    now[0] += 10
+    await watched.get("a")
+    assert gauges.gauges["toolgate_shared_state_up"] == 1
+
+
+async def test_a_bad_record_is_no_failure_of_the_store():
+    gauges = Gauges()
+    watched = WatchedStore(FailingStore(), gauges)
+    with pytest.raises(BadRecord):
+        await watched.append([rating(float("inf"))])
+    assert watched.is_up
+    assert not gauges.counts
+
+
+async def test_everything_else_is_passed_on():
+    now = [5.0]
+    store = FailingStore(wall=lambda: now[0])
+    watched = WatchedStore(store, Gauges())
+    await watched.append([rating(1.0)])
+    assert [record async for record in watched.scan(FeedbackRecord)] == [rating(1.0)]
+    assert await watched.find_answer("x") is None
+    assert await watched.swap("a", None, b"1")
+    await watched.put("b", b"2", ttl_s=1.0)
+    assert await watched.get("a", "b") == {"a": b"1", "b": b"2"}
+    await watched.tally({"n": 1}, ["m"])
+    now[0] = 6.0
+    assert await watched.blocks(0) == [Block(number=5, counts={"n": 1}, marks=frozenset("m"))]
+    assert await watched.trim(before=2.0, max_bytes=0) == 1
+    await watched.close()
+
+
+def test_a_store_that_is_away_is_tried_by_one_after_a_while_that_grows():
+    now = [0.0]
+    pause = Pause(lambda: now[0])
+    pause.check()
+    for wait in (0.25, 0.5, 1.0, LONGEST_S, LONGEST_S):
+        pause.failed()
+        now[0] += wait - 0.01
+        with pytest.raises(StoreError):
+            pause.check()
+        now[0] += 0.01
+        pause.check()
+        with pytest.raises(StoreError):
+            pause.check()
+    pause.succeeded()
+    pause.check()
+    pause.check()
+
+
+# --- The command that puts SQLite under load says what it is for, in little
+
+
+@pytest.mark.long
+async def test_no_record_is_lost_while_two_workers_share_a_file(tmp_path: Path) -> None:
+    load = Load(seconds=5, rate=100)
+    await load.run(tmp_path)
+    assert len(load.ids) == 500
+    assert load.is_whole, load.told()

@@ -12,7 +12,7 @@ from gateway.app import Gateway
 from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstream, Received, answer, answer_json
 from tests.support.kinds import Call, Turn
 from tests.support.openai_server import ResponsesServer
-from tests.support.responses_events import checked_events, events_of, whole_chat
+from tests.support.strict_clients import checked_events, events_of, whole_chat
 
 Start = Callable[..., Awaitable[Gateway]]
 TASK: dict[str, Any] = {

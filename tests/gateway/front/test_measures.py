@@ -1,7 +1,7 @@
 """What requests add to the metrics: by their end, by what was read in them and why it stayed text, and with traces."""
 
+from tests.gateway.front.test_server import ANSWER
 from tests.integration.test_calls import FINISH, ROLE, WRITTEN
-from tests.integration.test_routes import ANSWER
 from tests.support.client import TOOLS, ask, chat, get
 from tests.support.faulty_upstream import (
     DONE,

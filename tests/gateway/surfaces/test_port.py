@@ -17,9 +17,7 @@ from tests.support.chat import answer_body, event
 from tests.support.client import exchange, post_bytes, status_of
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, Connection, FaultyUpstream, Received, answer_json
 from tests.support.kinds import Call, Turn, listening
-from tests.support.messages_client import events_of, hear
-from tests.support.responses_events import call, checked_body, checked_events, chunk, sse, whole_chat
-from tests.support.responses_events import events_of as response_events
+from tests.support.strict_clients import call, checked_body, checked_events, chunk, events_of, hear, sse, whole_chat
 
 Start = Callable[..., Awaitable[Gateway]]
 TOOL = {"name": "Read", "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}}
@@ -676,6 +674,6 @@ async def test_an_open_item_of_a_failed_answer_is_never_done(
 ) -> None:
     upstream.script = streaming(chunk(content="so"), {"error": {"message": "gone", "type": "server_error"}})
     running = await gateway(upstream.url)
-    events = response_events((await post_responses(client, running, {**TASK, "stream": True}))[1])
+    events = events_of((await post_responses(client, running, {**TASK, "stream": True}))[1])
     assert [event["type"] for event in events][-1] == "response.failed"
     assert "response.output_item.done" not in [event["type"] for event in events]

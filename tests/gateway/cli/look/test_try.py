@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli.look.try_ import try_
-from tests.support.responses_events import checked_events, final_of
+from tests.support.strict_clients import checked_events, final_of
 
 ANSWER = "Let me.\n\n<read_file>\n<path>src/app.py</path>\n</read_file>"
 

@@ -12,7 +12,7 @@ from gateway.surfaces.messages.carrier import MessagesCarrier
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.chat import SAYINGS, event_ends, read_stream, read_whole, reading
 from tests.support.kinds import Call, Turn, conversations
-from tests.support.messages_client import hear
+from tests.support.strict_clients import hear
 
 CALL = 'I look.\n\n<tool_call>\n{"name": "Read", "arguments": {"path": "a.py"}}\n</tool_call>'
 SERVER = AnthropicServer()

@@ -13,7 +13,7 @@ from gateway.surfaces.messages.telling import PING, THINKING, MessagesTelling, T
 from gateway.surfaces.seals import Seals
 from gateway.wire.chat_reshape import stream_to_body
 from tests.support.chat import event_ends
-from tests.support.messages_client import Heard, events_of, hear
+from tests.support.strict_clients import Heard, events_of, hear
 
 SEALS = Seals(b"k" * 32, "who")
 USAGE = {"prompt_tokens": 840, "completion_tokens": 31, "prompt_tokens_details": {"cached_tokens": 512}}

@@ -14,7 +14,7 @@ from gateway.surfaces.toolnames import ToolNames
 from tests.support.chat import SAYINGS, event_ends, read_stream, read_whole, reading
 from tests.support.kinds import Call, Turn, conversations
 from tests.support.openai_server import ResponsesServer
-from tests.support.responses_events import checked_body, checked_events, events_of
+from tests.support.strict_clients import checked_body, checked_events, events_of
 
 CALL = 'I look.\n\n<tool_call>\n{"name": "Read", "arguments": {"path": "a.py"}}\n</tool_call>'
 ALL_CALL = CALL.removeprefix("I look.")

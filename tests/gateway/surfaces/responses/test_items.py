@@ -15,7 +15,7 @@ from tests.gateway.surfaces.responses.test_surface import (
     said,
     thought,
 )
-from tests.support.responses_events import chunk, final_of, sse
+from tests.support.strict_clients import chunk, final_of, sse
 
 
 def called(call_id: str, name: str = "read", arguments: str = "{}", **more: Any) -> Json:

@@ -21,7 +21,7 @@ from tests.gateway.surfaces.responses.test_surface import (
     gone_on,
     said,
 )
-from tests.support.responses_events import whole_chat
+from tests.support.strict_clients import whole_chat
 
 
 def test_a_chain_of_answers_is_the_whole_conversation() -> None:

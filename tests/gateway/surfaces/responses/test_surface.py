@@ -15,7 +15,7 @@ from gateway.surfaces.port import Asked, Server, Situation
 from gateway.surfaces.responses.surface import COMPACT, RESPONSES
 from gateway.surfaces.responses.telling import ResponsesTelling
 from gateway.surfaces.seals import Seals
-from tests.support.responses_events import checked_body, checked_events, chunk, sse, whole_chat
+from tests.support.strict_clients import checked_body, checked_events, chunk, sse, whole_chat
 
 KEPT = {"responses_ttl_s": 60.0, "responses_max_bytes": 1 << 20, "audit_bodies": "redacted"}
 UNIQUE = "aB3dE6gH9jK2mN5pQ8sT1vWx"

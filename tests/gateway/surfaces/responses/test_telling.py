@@ -12,7 +12,7 @@ from gateway.surfaces.responses.ask import shared_members
 from gateway.surfaces.responses.telling import ResponsesTelling, Terms
 from gateway.surfaces.seals import Seals
 from gateway.surfaces.toolnames import ToolNames
-from tests.support.responses_events import (
+from tests.support.strict_clients import (
     call,
     checked_body,
     checked_events,

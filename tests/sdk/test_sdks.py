@@ -1,10 +1,13 @@
-"""The official Python SDKs through the gateway: whole tool round trips, chains of answers, each fault its exception."""
+"""The official SDKs through the gateway, in Python and JavaScript: tool round trips, chains of answers, and faults."""
 
 import asyncio
 import json
+import os
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import anthropic
 import openai
@@ -472,3 +475,136 @@ async def test_tokens_are_counted_and_models_are_listed(
             await client.messages.count_tokens(model="m", messages=[QUESTION], tools=MESSAGES_TOOLS)
         ).input_tokens > 0
         assert [model.id async for model in client.models.list()] == ["a", "b"]
+
+
+# --- The JavaScript SDKs: OpenAI's, Vercel's and Anthropic's each complete a tool round trip
+
+
+NODE = Path(__file__).parent / "node"
+HAS_NODE = shutil.which("node") is not None and (NODE / "node_modules").is_dir()
+T = TypeVar("T")
+
+
+def in_node(test: T) -> T:
+    """Runs the program of another process."""
+    needed = pytest.mark.skipif(
+        not HAS_NODE and "TOOLGATE_CI" not in os.environ,
+        reason="needs node, and `npm ci` in tests/sdk/node",
+    )
+    marked: T = pytest.mark.system(needed(test))
+    return marked
+
+
+async def run(script: str, *arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        "node", str(NODE / script), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
+    assert process.returncode == 0, err.decode()
+    return out.decode()
+
+
+def assert_completed(told: str, finishes: list[str]) -> None:
+    """Whole and streamed alike."""
+    both = [json.loads(line) for line in told.splitlines()]
+    assert len(both) == 2
+    for seen in both:
+        assert seen["calls"] == [{"name": "get_weather", "arguments": {"city": "Paris", "days": 3}}]
+        assert seen["finishes"] == finishes
+        assert "sunny, 21 degrees" in seen["answer"]
+
+
+@in_node
+@pytest.mark.parametrize("script", ["openai_sdk.mjs", "ai_sdk.mjs"])
+async def test_a_tool_round_trip_in_javascript_is_completed(
+    demo_gateway: Callable[..., Awaitable[Gateway]], route: Route, script: str
+) -> None:
+    running = await demo_gateway(STRATEGY_RULES=route.rules)
+    told = await run("each.mjs", script, f"{running.url}/v1", route.model, "whole", "streamed")
+    assert_completed(told, ["tool_calls", "stop"])
+
+
+@in_node
+async def test_a_tool_round_trip_in_messages_is_completed(
+    demo_gateway: Callable[..., Awaitable[Gateway]], route: Route
+) -> None:
+    running = await demo_gateway(STRATEGY_RULES=route.rules)
+    told = await run("each.mjs", "anthropic_sdk.mjs", running.url, route.model, "whole", "streamed")
+    assert_completed(told, ["tool_use", "end_turn"])
+
+
+@in_node
+async def test_a_tool_round_trip_in_responses_is_completed(
+    demo_gateway: Callable[..., Awaitable[Gateway]], route: Route
+) -> None:
+    running = await demo_gateway(STRATEGY_RULES=route.rules)
+    seen = json.loads(await run("openai_responses.mjs", f"{running.url}/v1", route.model, "streamed"))
+    assert seen["calls"] == [{"name": "get_weather", "arguments": {"city": "Paris", "days": 3}}]
+    assert seen["finishes"] == ["completed", "completed"]
+    assert "sunny, 21 degrees" in seen["answer"]
+
+
+@in_node
+@pytest.mark.parametrize("way", ["whole", "chained"])
+async def test_a_conversation_in_responses_goes_on_whole_and_by_the_id_of_an_answer(
+    demo_gateway: Callable[..., Awaitable[Gateway]], way: str
+) -> None:
+    running = await demo_gateway()
+    seen = json.loads(await run("openai_responses.mjs", f"{running.url}/v1", "demo-hermes", way))
+    assert "sunny, 21 degrees" in seen["answer"]
+    assert seen["kept"] == (seen["answer"] if way == "chained" else None)
+
+
+@in_node
+async def test_faults_and_cancellation_in_responses_are_the_sdks_own(
+    gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream
+) -> None:
+    upstream.script = answer_json({"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, status="429 Slow")
+    running = await gateway(upstream.url)
+    seen = json.loads(await run("openai_responses.mjs", f"{running.url}/v1", "m", "errors"))
+    assert seen == {"error": "RateLimitError", "status": 429, "code": "rate_limit_exceeded"}
+    upstream.script = stream(event({"content": "Let me"}), b'data: {"error": {"message": "gone"}}\n\n')
+    seen = json.loads(await run("openai_responses.mjs", f"{running.url}/v1", "m", "errors"))
+    assert seen == {"error": "response.failed", "code": "server_error"}
+    upstream.script = endless
+    seen = json.loads(await run("openai_responses.mjs", f"{running.url}/v1", "m", "cancelled"))
+    assert seen == {"pieces": 1}
+    await upstream.until_all_gone(5)
+
+
+async def endless(connection: Connection, received: Received) -> None:
+    await connection.send(STREAM_HEAD, event({"content": "Words."}))
+    await connection.until_gone()
+
+
+@in_node
+async def test_faults_and_cancellation_in_messages_are_the_sdks_own(
+    gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream
+) -> None:
+    upstream.script = answer_json({"error": {"message": "slow down"}}, status="429 Too Many Requests")
+    running = await gateway(upstream.url)
+    seen = json.loads(await run("anthropic_sdk.mjs", running.url, "m", "errors"))
+    assert seen == {"error": "RateLimitError", "status": 429, "type": "rate_limit_error"}
+    upstream.script = stream(event({"content": "Let me"}), b'data: {"error": {"message": "gone"}}\n\n')
+    seen = json.loads(await run("anthropic_sdk.mjs", running.url, "m", "errors"))
+    assert seen["error"] in ("APIError", "AnthropicError")
+    upstream.script = endless
+    seen = json.loads(await run("anthropic_sdk.mjs", running.url, "m", "cancelled"))
+    assert seen == {"pieces": 1}
+    await upstream.until_all_gone(5)
+
+
+@in_node
+def test_the_pinned_packages_are_the_ones_that_ran() -> None:
+    wanted = json.loads((NODE / "package.json").read_bytes())["dependencies"]
+    found = {
+        name: json.loads((NODE / "node_modules" / name / "package.json").read_bytes())["version"] for name in wanted
+    }
+    assert found == wanted
+    assert "resolved" not in (NODE / "package-lock.json").read_text()

@@ -1,15 +1,20 @@
-"""Streams of the Responses API as a strict client reads them: by the SDK's own types, and by what they promise."""
+"""Answers of Responses and of Messages as strict clients read them: by the SDKs' own types, order and promises."""
 
 import json
 from collections.abc import Iterable
 from typing import Any
 
+from anthropic.types import Message, RawMessageStreamEvent
+from attrs import define, field
 from openai import omit
 from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import ConfigDict, TypeAdapter
 
-__all__ = ["call", "checked_body", "checked_events", "chunk", "events_of", "final_of", "sse", "whole_chat"]
+__all__ = [
+    *("Heard", "call", "checked_body", "checked_events", "chunk", "events_of"),
+    *("final_of", "hear", "sse", "whole_chat"),
+]
 
 
 _EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent, config=ConfigDict(strict=False))
@@ -150,3 +155,101 @@ def whole_chat(reason: str, *, usage: Any = None, **message: Any) -> bytes:
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
     body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
     return json.dumps(body if usage is None else {**body, "usage": usage}).encode()
+
+
+# --- Messages
+
+
+_MESSAGES_EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+_DELTAS = {
+    "text": {"text_delta"},
+    "thinking": {"thinking_delta", "signature_delta"},
+    "tool_use": {"input_json_delta"},
+}
+
+
+@define
+class Heard:
+    """An answer as it was put together."""
+
+    content: list[dict[str, Any]] = field(factory=list)
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    usage: dict[str, Any] = field(factory=dict)
+    error: dict[str, Any] | None = None
+    is_whole: bool = False
+    open_block: bool = False
+    """The last block did not end."""
+    pings: int = 0
+
+    @property
+    def meaning(self) -> tuple[Any, ...]:
+        """All but ids, times and signatures."""
+        blocks = [{k: v for k, v in block.items() if k not in ("id", "signature", "json")} for block in self.content]
+        return blocks, self.stop_reason, self.stop_sequence, self.usage
+
+
+def hear(stream: bytes) -> Heard:
+    """Put the answer together; fails on whatever a strict client fails on."""
+    heard, opened = Heard(), False
+    for event in events_of(stream):
+        kind = event["type"]
+        assert not heard.is_whole, "nothing follows the end"
+        assert heard.error is None, "nothing follows an error"
+        if kind == "ping":
+            heard.pings += 1
+            continue
+        if kind == "error":
+            heard.error = event["error"]
+            continue
+        _MESSAGES_EVENT.validate_python(event)
+        if kind == "message_start":
+            assert not opened, "an answer begins once"
+            opened = True
+            Message.model_validate(event["message"])
+            heard.usage = dict(event["message"]["usage"])
+            continue
+        assert opened, "an answer begins before all else"
+        _hear(heard, event)
+    return heard
+
+
+def _hear(heard: Heard, event: dict[str, Any]) -> None:
+    kind, content = event["type"], heard.content
+    if kind == "content_block_start":
+        assert not heard.open_block, "blocks do not overlap"
+        assert event["index"] == len(content), "indexes have no gaps"
+        block = dict(event["content_block"])
+        assert block.get("input", {}) == {}, "arguments in a beginning are lost"
+        content.append({**block, "json": ""})
+        heard.open_block = True
+    elif kind == "content_block_delta":
+        assert heard.open_block
+        assert event["index"] == len(content) - 1
+        delta, block = event["delta"], content[-1]
+        assert delta["type"] in _DELTAS[block["type"]]
+        match delta["type"]:
+            case "text_delta":
+                block["text"] += delta["text"]
+            case "thinking_delta":
+                assert not block["signature"], "a thought is signed behind its last word"
+                block["thinking"] += delta["thinking"]
+            case "signature_delta":
+                assert not block["signature"], "a thought is signed once"
+                block["signature"] = delta["signature"]
+            case "input_json_delta":
+                block["json"] += delta["partial_json"]
+    elif kind == "content_block_stop":
+        assert heard.open_block
+        assert event["index"] == len(content) - 1
+        if content[-1]["type"] == "tool_use":
+            content[-1]["input"] = json.loads(content[-1]["json"] or "{}")
+            assert isinstance(content[-1]["input"], dict)
+        heard.open_block = False
+    elif kind == "message_delta":
+        heard.stop_reason = event["delta"]["stop_reason"]
+        heard.stop_sequence = event["delta"]["stop_sequence"]
+        heard.usage = {**heard.usage, **event["usage"]}
+    elif kind == "message_stop":
+        assert heard.stop_reason is not None
+        heard.is_whole = True
