@@ -39,6 +39,8 @@ TABLES = {
 }
 """Modules whose rows stand in modules of their own, each imported by its table alone."""
 LONGEST_MODULE = 650
+TESTED_BY_NAME = 200
+"""A module of more lines has a file of tests that bears its name: whoever changes it knows where to look."""
 MOST_BRANCHES = 20
 """A function that decides more often than this is taken apart by what it decides."""
 MOST_LENT_TO_ONE = 75
@@ -135,6 +137,18 @@ def test_no_module_or_function_outgrows_its_reader() -> None:
         and sum(isinstance(inner, BRANCHES) for inner in ast.walk(node)) >= MOST_BRANCHES
     ]
     assert wide == []
+
+
+def test_a_large_module_has_tests_of_its_own_name() -> None:
+    tests = {path.stem for path in (ROOT / "tests").rglob("test_*.py") if "node_modules" not in path.parts}
+    large = {
+        name: path
+        for name, path in modules().items()
+        if path.name != "__init__.py" and path.read_text(encoding="utf-8").count("\n") > TESTED_BY_NAME
+    }
+    assert len(large) > 100
+    # A keyword for a name has an underscore behind it, which the name of its tests does not need.
+    assert [name for name, path in large.items() if f"test_{path.stem.rstrip('_')}" not in tests] == []
 
 
 def test_few_modules_serve_a_single_other_one() -> None:

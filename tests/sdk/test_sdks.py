@@ -7,7 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import anthropic
 import openai
@@ -482,16 +482,15 @@ async def test_tokens_are_counted_and_models_are_listed(
 
 NODE = Path(__file__).parent / "node"
 HAS_NODE = shutil.which("node") is not None and (NODE / "node_modules").is_dir()
-T = TypeVar("T")
 
 
-def in_node(test: T) -> T:
-    """Runs the program of another process."""
+def in_node(test: Callable[..., Any]) -> Callable[..., Any]:
+    """Runs a program of another process."""
     needed = pytest.mark.skipif(
         not HAS_NODE and "TOOLGATE_CI" not in os.environ,
         reason="needs node, and `npm ci` in tests/sdk/node",
     )
-    marked: T = pytest.mark.system(needed(test))
+    marked: Callable[..., Any] = pytest.mark.system(needed(test))
     return marked
 
 

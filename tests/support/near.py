@@ -290,7 +290,7 @@ def distances(changed: Collection[str], imports: Mapping[str, frozenset[str]]) -
 def _own(name: str) -> str:
     """The module of tests that bears this module's name."""
     room, _, stem = name.rpartition(".")
-    return f"tests.{room}.test_{stem}"
+    return f"tests.{room}.test_{stem.rstrip('_')}"
 
 
 def ranks(files: Collection[str]) -> dict[str, int]:

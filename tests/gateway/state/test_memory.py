@@ -2,6 +2,7 @@
 
 import pytest
 
+from gateway.core.ports import Block
 from gateway.core.records import LabelRecord, Record, RequestRecord
 from gateway.state import memory
 from gateway.state.blocks import BLOCK_SECONDS
@@ -115,7 +116,7 @@ async def test_a_block_is_told_once_its_second_is_over() -> None:
     assert await store.blocks(0) == []
     clock.now += 1
     (block,) = await store.blocks(999)
-    assert (block.number, block.counts, block.marks) == (1000, {"a": 3, "b": 1}, {"one", "two"})
+    assert block == Block(number=1000, counts={"a": 3, "b": 1}, marks=frozenset({"one", "two"}))
     assert await store.blocks(1000) == []
 
 

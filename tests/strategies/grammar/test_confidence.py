@@ -126,6 +126,6 @@ def test_only_mends_of_types_leave_what_the_model_wrote() -> None:
 def test_the_argument_with_quotes_inside_is_named_where_they_make_the_doubt() -> None:
     within = context(tool("find", "pattern", note=STRING), min_confidence=97)
     assert judged("inner_quotes", given={"pattern": 'a "b" c'}, within=within).verdict.about == "pattern"
-    both = {"pattern": 'a "b" c', "note": '"x"'}
+    both: dict[str, object] = {"pattern": 'a "b" c', "note": '"x"'}
     assert judged("inner_quotes", given=both, within=within).verdict.about == ""
     assert judged("apostrophes", "x", given={"pattern": 'a "b" c'}, within=within).verdict.about == ""
