@@ -91,6 +91,8 @@ def test_a_refusal_of_the_model_server_keeps_its_status_and_words() -> None:
     error = UpstreamRejected("refused", status=529, payload=b'{"a":1}', retry_after_s=7.0)
     assert (error.payload, error.retry_after_s) == (b'{"a":1}', 7.0)
     assert 529 in vars(error).values()
+    assert error.cause is None
+    assert UpstreamRejected("refused", status=404).cause == "not_found"
 
 
 def test_all_faults_of_settings_are_in_one_message() -> None:

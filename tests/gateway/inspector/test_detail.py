@@ -191,3 +191,8 @@ def test_of_the_request_only_what_there_is_is_told() -> None:
 @pytest.mark.parametrize(("body", "text", "can"), [("{}", "x", True), (None, "x", False), ("{}", None, False)])
 def test_a_fixture_can_be_made_of_what_was_kept_whole(body: str | None, text: str | None, can: bool) -> None:
     assert shown(request(SENT, request_body=body, answer_text=text))["can_be_fixture"] is can
+
+
+def test_an_answer_without_a_finish_reason_is_tried_as_one_that_stopped() -> None:
+    assert shown(request(SENT))["finish"] == "stop"
+    assert shown(request(SENT, finish_reason="length"))["finish"] == "length"

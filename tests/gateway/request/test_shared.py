@@ -188,3 +188,16 @@ async def test_the_end_of_all_is_waited_for_as_long_as_there_is_time() -> None:
         await asyncio.sleep(0)
     assert await waiting
     assert await UnderWay().ended(0.0)
+
+
+# --- What is shared
+
+
+async def test_how_an_upstream_fares_and_a_routes_gauge_are_one_for_all_requests(gateway: Any, upstream: Any) -> None:
+    shared = (await gateway(upstream.url)).shared
+    assert shared.breaker("a") is shared.breaker("a") is not shared.breaker("b")
+    gauge = shared.in_flight("chat")
+    assert shared.in_flights["chat"] is gauge
+    shared.take_secret(b"another")
+    assert shared.secret == b"another"
+    assert "another" not in repr(shared)

@@ -136,3 +136,24 @@ async def test_what_other_stores_are_asked_is_not_known_here() -> None:
     stop = store.watch(lambda: None)
     assert stop is not None
     stop()
+
+
+async def test_the_latest_requests_are_those_that_hold_all_that_is_asked_for() -> None:
+    store = MemoryStore()
+    await store.append([request(number, body=f"body {number % 2}") for number in range(1, 6)])
+
+    async def latest(before: str, limit: int, *holding: str) -> list[str]:
+        return [each.record.id for each in await store.latest(RequestRecord, before, limit, holding)]
+
+    assert await latest("", 9) == ["r5", "r4", "r3", "r2", "r1"]
+    assert await latest("4", 2) == ["r3", "r2"]
+    assert await latest("", 9, "body 1") == ["r5", "r3", "r1"]
+    assert await latest("", 9, "body 1", "r3") == ["r3"]
+    assert await latest("", 9, "body 2") == []
+
+
+async def test_nothing_more_goes_than_there_is() -> None:
+    store = MemoryStore()
+    await store.append([request(1)])
+    assert await store.trim(before=0.0, max_bytes=-1) == 1
+    assert await ids(store) == []

@@ -105,3 +105,20 @@ def test_calm_is_a_text_of_ascii_in_which_nothing_stirs() -> None:
     for text in (b"a <b", b"caf\\u00e9", "café".encode(), b"a `b`", b"line\\n", b"ends "):
         assert calm.search(text) is not None
     assert grammar().calm_in_fence.search(b"a `b`") is None
+
+
+def test_a_word_of_a_marker_stirs_only_where_the_marker_may_open() -> None:
+    stirs = grammar().stirs
+    assert stirs.search("then functools[") is not None
+    assert stirs.search("(functools[") is not None
+    assert stirs.search("myfunctools") is None, "within a word"
+    assert stirs.search("words commentary") is None, "behind words and a blank"
+    assert stirs.search(".commentary") is not None
+    assert stirs.search("wordsassistant to=functions.read") is not None, "a role may be glued to a word"
+
+
+def test_only_dialects_that_these_tools_give_a_marker_bring_their_fences() -> None:
+    own = ToolSet([tool("fetch_moon")])
+    assert grammar(own, frozenset({"shell"}), options=Options(recovery_shell=True)).carriers == frozenset()
+    bash = grammar(AGENT_TOOLS, frozenset({"shell"}), options=Options(recovery_shell=True))
+    assert "bash" in bash.carriers

@@ -49,6 +49,8 @@ def test_each_arm_is_a_row_and_a_point_within_the_chart(figures: Figures) -> Non
     assert chart.most is not None
     assert all((point.high or 0.0) <= chart.most for point in chart.points)
     assert f"0 to {100 * chart.most:g} %" in chart.title
+    rejected = [(row[0], row[1]) for row in table(blocks, "Rejected calls").rows]
+    assert rejected == [(arm.arm, reason) for arm in figures.arms for reason in arm.rejected_reasons]
     decisions = table(blocks, "Decisions, last first").rows
     assert [row[-1] for row in decisions] == [each.reason for each in figures.decisions]
 
@@ -87,6 +89,9 @@ def test_the_volume_is_split_by_what_there_is(figures: Figures) -> None:
 def test_the_period_names_its_gaps_and_how_many_more_there_were(figures: Figures) -> None:
     span = figures.period
     assert span.gap_count == len(span.gaps) > 1
+    chart, *_ = background.period(figures)
+    assert isinstance(chart, Chart)
+    assert len(chart.points) == len(span.timeline) > 1
     rows = table(list(background.period(figures)), "Gaps").rows
     assert [row[2] for row in rows] == [str(gap.hours) for gap in span.gaps]
     cut = evolve(figures, period=evolve(span, gap_count=len(span.gaps) + 1))
@@ -118,3 +123,19 @@ def test_a_rate_of_few_answers_is_marked_thin(figures: Figures) -> None:
     told = table(list(background.models(shown)), "Leaks by model")
     assert told.marks[0] == "thin"
     assert table(list(background.models(figures)), "Leaks by model").marks[0] == "plain"
+
+
+def test_what_was_at_work_is_named_or_said_to_be_unknown(figures: Figures) -> None:
+    bare = tuple(evolve(each, version="", config="") for each in figures.period.configurations[:1])
+    shown = evolve(figures, period=evolve(figures.period, configurations=bare))
+    (row,) = table(list(background.period(shown)), "Versions and settings").rows
+    assert row[:2] == ("unknown", "unknown")
+    rows = table(list(background.period(figures)), "Versions and settings").rows
+    assert [row[:2] for row in rows] == [(each.version, each.config) for each in figures.period.configurations]
+
+
+def test_how_a_models_leaks_are_written_is_told_where_it_is_known(figures: Figures) -> None:
+    first, *others = figures.leaks.models
+    for dialects, words in (((), "–"), (("hermes", "invoke"), "hermes, invoke")):
+        shown = evolve(figures, leaks=evolve(figures.leaks, models=(evolve(first, dialects=dialects), *others)))
+        assert table(list(background.models(shown)), "Leaks by model").rows[0][-1] == words

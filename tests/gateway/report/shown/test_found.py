@@ -84,6 +84,8 @@ def test_refusals_on_purpose_are_told_from_those_that_are_none(figures: Figures)
         assert [(row[0], row[2]) for row in table.rows] == [
             (each.reason, "yes" if each.on_purpose else "no") for each in side.failures
         ]
+    shown = [block.items for block in found.failures(figures) if isinstance(block, Examples)]
+    assert shown == [each.examples for side in sides for each in side.failures if each.examples]
 
 
 def test_a_side_without_requests_is_not_shown(figures: Figures) -> None:
@@ -108,6 +110,16 @@ def test_a_table_of_many_tools_says_how_many_there_are(figures: Figures) -> None
     (table,) = (b for b in found.success(shown) if isinstance(b, Table) and b.title.startswith("By tool, untouched"))
     assert len(table.rows) == found.ROWS
     assert table.title.endswith(f"the {found.ROWS} with most of {found.ROWS + 1}")
+
+
+def test_success_is_drawn_by_dialect_with_its_interval(figures: Figures) -> None:
+    untouched, live = (block for block in found.success(figures) if isinstance(block, Chart))
+    for chart, side in ((untouched, figures.would), (live, figures.live)):
+        assert [(p.label, p.value, p.low, p.high) for p in chart.points] == [
+            (row.name, row.success.share or 0.0, row.success.low, row.success.high) for row in side.by_dialect[:12]
+        ]
+    bare = evolve(figures, would=evolve(figures.would, by_dialect=()), live=evolve(figures.live, by_dialect=()))
+    assert not [block for block in found.success(bare) if isinstance(block, Chart)]
 
 
 def test_scores_are_shown_only_where_there_are_some(figures: Figures) -> None:
@@ -137,6 +149,9 @@ def test_known_differences_are_told_until_they_end(figures: Figures) -> None:
     *_, rules = found.noise(figures)
     assert isinstance(rules, Table)
     assert [row[:2] for row in rules.rows] == [(rule.dialect, rule.tool) for rule in figures.ignored.rules]
+    ended = [*found.noise(evolve(figures, ignored=evolve(figures.ignored, requests=3, rules=())))]
+    assert len(ended) == 2
+    assert "3 answers were known differences" in str(ended[1])
     bare = evolve(figures, ignored=evolve(figures.ignored, requests=0, rules=()))
     (alone,) = found.noise(bare)
     assert isinstance(alone, Words)

@@ -71,3 +71,16 @@ def test_an_object_of_these_that_goes_on_is_no_call(behind: str) -> None:
     found = read_every_way(text, model="kimi-k2")
     assert (found.calls, found.text) == ([], text)
     assert found.notes == [("more of the object",)]
+
+
+@pytest.mark.parametrize("text", [section(call("")), section("<|tool_call_begin|>functions.read:0 later")])
+def test_without_an_id_or_an_object_there_is_no_call(text: str) -> None:
+    found = read_every_way(text)
+    assert found.calls == []
+    assert ("no id",) in found.notes
+
+
+@pytest.mark.parametrize("text", [f"functions.read:{ARGUMENTS}", "functions.read:0 is its name"])
+def test_without_its_tokens_an_id_needs_its_number_and_its_object(text: str) -> None:
+    found = read_every_way(text, model="kimi-k2")
+    assert (found.calls, found.text) == ([], text)

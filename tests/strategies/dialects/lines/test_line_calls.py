@@ -35,6 +35,8 @@ def test_code_behind_the_mark_goes_to_the_interpreter() -> None:
     tools = ToolSet([*AGENT_TOOLS, tool("python", "code")])
     found = read_every_way(f">>>python\nprint(1)\n>>>read\n{OBJECT}", tools=tools)
     assert found.calls == [("python", '{"code":"print(1)"}'), READ]
+    assert read_every_way(">>>python\nprint(1)", tools=tools).calls == [("python", '{"code":"print(1)"}')]
+    assert read_every_way(">>>python\nprint(1)", tools=tools, reason="length").calls == []
 
 
 # --- Continue

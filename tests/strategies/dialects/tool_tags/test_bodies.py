@@ -147,3 +147,4 @@ def test_keys_of_nobody_are_no_parameters() -> None:
 def test_parameters_may_stand_within_the_tag(body: str) -> None:
     assert calls_of(f"<find\n{body}\n/>") == [("find", {"pattern": "x", "limit": 3})]
     assert "not closed" in left(f"<find\n{body}\n")
+    assert "no parameter of this tool" in left("<find\n<pattern>x</pattern>\n<where>y\n/>")

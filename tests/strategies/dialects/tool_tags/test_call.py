@@ -5,8 +5,11 @@ import json
 import pytest
 
 from gateway.core.tools import Tool, ToolSet
+from strategies.base import Options
+from strategies.dialects.tool_tags.call import TagCall, parameter_of, tag_parts
+from strategies.grammar.dialect import Context
 from tests.strategies.dialects.tool_tags.test_tag import HEAD
-from tests.support.reading import BOOLEAN, INTEGER, STRING, read_every_way, tool
+from tests.support.reading import AGENT_TOOLS, BOOLEAN, INTEGER, STRING, read_every_way, tool
 
 
 def test_an_argument_that_a_strict_schema_rules_out_does_not_flow():
@@ -91,3 +94,86 @@ def test_flags_are_read_in_any_case():
 def test_stray_closers_end_no_document_even_where_the_operator_accepts_more():
     text = HEAD + 'Example:\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>\nmore'
     assert read_every_way(text, min_confidence=80).calls == []
+
+
+# --- What a tag means
+
+
+def under_way(name: str = "write", tag: str = "") -> TagCall:
+    declared = AGENT_TOOLS.get(name)
+    assert declared is not None
+    context = Context(tools=AGENT_TOOLS, options=Options())
+    return TagCall(tag=tag or name, tool=declared, schema=context.schema(declared), context=context)
+
+
+@pytest.mark.parametrize(
+    ("tag", "kind"),
+    [
+        *(
+            ("</content>", ("close", "content")),
+            ("</write>", ("call_close", "")),
+            ("</tool_call>", ("stray_close", "")),
+        ),
+        *(("</think>", ("noise", "")), ("</filePath>", ("other_close", "filePath")), ("</b>", ("other", ""))),
+        *(
+            ("<filePath>", ("param", "filePath")),
+            ("<write>", ("call_open", "write")),
+            ("<read>", ("next_call", "read")),
+        ),
+        *(("<filePath/>", ("param", "filePath")), ("<b>", ("param", "b")), ("<b c='d'>", ("other", ""))),
+        ("<parameter=filePath>", ("param", "filePath")),
+    ],
+)
+def test_a_tag_inside_a_value_is_told_by_its_kind(tag: str, kind: tuple[str, str]) -> None:
+    assert under_way().kind(tag, "content") == kind
+
+
+def test_a_foreign_closer_closes_a_parameter_that_was_opened_by_its_name() -> None:
+    call = under_way()
+    assert call.kind("</parameter>", "content")[0] != "close"
+    call.by_attribute = True
+    assert call.kind("</parameter>", "content") == ("close", "content")
+
+
+@pytest.mark.parametrize(
+    ("tag", "closes", "mends"),
+    [
+        ("</write>", True, []),
+        ("</tool_call>", True, ["call_closer_wrong"]),
+        ("</b>", False, []),
+        ("<write>", False, []),
+    ],
+)
+def test_a_closer_of_another_kind_costs_where_it_is_taken_for_the_calls(
+    tag: str, closes: bool, mends: list[str]
+) -> None:
+    call = under_way()
+    assert call.is_closer(tag) is closes
+    assert call.mends == mends
+
+
+def test_a_tag_opens_the_next_call_unless_it_is_a_parameter() -> None:
+    assert [found and found.name for found in map(under_way().next_tool, ("<read>", "<write>", "<b>", "</read>"))] == [
+        *("read", "write", None, None)
+    ]
+    find_tool = tool("find", "read")
+    context = Context(tools=ToolSet([find_tool, tool("read", "filePath")]), options=Options())
+    find = TagCall(tag="find", tool=find_tool, schema=context.schema(find_tool), context=context)
+    assert find.next_tool("<read>") is None
+
+
+@pytest.mark.parametrize(
+    ("tag", "parts"),
+    [
+        *(("<a>", (False, "a", False)), ("</a>", (True, "a", False)), ("<a/>", (False, "a", True))),
+        *(("<read_ file>", (False, "read_file", False)), ("<a b='c'>", None), ("<1>", None)),
+    ],
+)
+def test_a_plain_tag_has_three_parts(tag: str, parts: tuple[bool, str, bool] | None) -> None:
+    assert tag_parts(tag) == parts
+
+
+def test_a_parameter_may_be_named_in_an_attribute() -> None:
+    assert parameter_of('<parameter name="a">') == parameter_of("<param=a>") == ("a", False)
+    assert parameter_of("<arg='a' />") == ("a", True)
+    assert parameter_of("<value=a>") is None
