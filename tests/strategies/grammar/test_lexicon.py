@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.grammar.lexicon import Lexicon, Triggers
+from strategies.grammar.lexicon import Lexicon, Triggers, lexicon, line_of
 from tests.support.cost import assert_linear
 
 WORDS = st.text(alphabet="<ab~", min_size=1, max_size=5)
@@ -65,3 +65,55 @@ def test_of_line_breaks_only_those_are_found_whose_line_may_begin_with_a_marker(
         ("the", False),
     ):
         assert (with_lines.search(f"1\n{line}") is not None) == is_found
+
+
+@given(st.lists(WORDS, max_size=8).map(tuple), st.text(alphabet="<ab~ ", min_size=1, max_size=8))
+def test_all_markers_that_have_begun_are_told(markers: tuple[str, ...], text: str) -> None:
+    lexicon = Lexicon(markers)
+    for index in range(len(text)):
+        rest = text[index:]
+        begun = sorted({one for one in markers if one.startswith(rest) and one != rest})
+        assert lexicon.begun(text, index) == lexicon.begun(text, index) == begun
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        *(("a\nb", "b"), ("a\n", ""), ("a", "a"), ("x</think>", ""), ("a\nx</think> b", " b")),
+        *(("x[/THINK]b", "b"), ("<|end|>b</think>c", "c"), ("a > b", "a > b"), ("</thinking", "</thinking")),
+    ],
+)
+def test_the_end_of_reasoning_begins_a_line(before: str, line: str) -> None:
+    assert line_of(before) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "stirs"),
+    [
+        *(
+            (b"words", False),
+            (b"a <x", True),
+            (b"a func", True),
+            (b"myfunction", False),
+            (b"a fun", True),
+            (b"a g", False),
+        ),
+        *((b"say tool", False), (b"saytool", False), (b".tool", True), (b"many ", True), (b"a\\nb", True)),
+        *(("é".encode(), True), (b"to \xff", True), (b"hooked", True)),
+    ],
+)
+def test_in_json_all_that_is_not_plainly_calm_stirs(text: bytes, stirs: bool) -> None:
+    """`function` opens within no word, `ooked` also within one, and `tool` not behind words and a blank."""
+    triggers = Triggers(("function.", "<x>", "ooked", "tool"), (), ("ooked",), ("tool",))
+    assert (triggers.in_json().search(text) is not None) is stirs
+
+
+def test_some_starts_may_be_left_out() -> None:
+    triggers = Triggers(("<x>",), ("`",), (), ())
+    assert triggers.in_json().search(b"a `b") is not None
+    assert triggers.in_json(without=("`",)).search(b"a `b") is None
+    assert triggers.of_lines(frozenset(), without=("`",)).search("a `b <x") is not None
+
+
+def test_a_lexicon_is_made_once_for_the_same_markers() -> None:
+    assert lexicon(("<a>",)) is lexicon(("<a>",)) is not lexicon(("<a>",), ("`",))

@@ -136,6 +136,7 @@ def test_what_was_at_work_is_named_or_said_to_be_unknown(figures: Figures) -> No
 
 def test_how_a_models_leaks_are_written_is_told_where_it_is_known(figures: Figures) -> None:
     first, *others = figures.leaks.models
-    for dialects, words in (((), "–"), (("hermes", "invoke"), "hermes, invoke")):
+    dialects: dict[str, int]
+    for dialects, words in (({}, "–"), ({"hermes": 2, "invoke": 1}, "hermes, invoke")):
         shown = evolve(figures, leaks=evolve(figures.leaks, models=(evolve(first, dialects=dialects), *others)))
         assert table(list(background.models(shown)), "Leaks by model").rows[0][-1] == words

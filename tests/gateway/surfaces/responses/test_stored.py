@@ -10,7 +10,17 @@ from gateway.core.errors import (
     ClientError,
     NotFound,
 )
-from gateway.surfaces.responses.stored import listed_items, stored_key
+from gateway.surfaces.responses.stored import (
+    MAX_DEPTH,
+    Keeping,
+    Shelf,
+    entry_of,
+    has_references,
+    is_own_id,
+    listed_items,
+    stored_key,
+)
+from gateway.surfaces.responses.telling import item_letters
 from tests.gateway.surfaces.responses.test_surface import (
     KEPT,
     SITUATION,
@@ -138,3 +148,69 @@ def test_what_can_be_no_id_is_not_found(response_id: str) -> None:
 
 def test_keys_are_each_client_s_own() -> None:
     assert stored_key("alice", "resp_" + "x" * 24) != stored_key("bob", "resp_" + "x" * 24)
+
+
+# --- Values that are none
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(
+            None,
+            b"",
+            b"{",
+            b"[]",
+            b"{}",
+            b'{"input": [], "before": []}',
+            b'{"input": {}, "before": [], "response": {}}',
+        ),
+        b'{"input": [], "before": {}, "response": {"output": []}}',
+        b'{"input": [], "before": [], "response": {"output": "x"}}',
+        b'{"input": [], "before": [], "response": []}',
+    ],
+)
+def test_what_was_not_kept_whole_is_nothing(value: bytes | None) -> None:
+    assert entry_of(value) is None
+
+
+def test_what_was_kept_whole_is_read() -> None:
+    entry = {"input": [1], "before": ["a"], "response": {"output": []}}
+    assert entry_of(json.dumps(entry).encode()) == entry
+
+
+@pytest.mark.parametrize(
+    ("items", "found"),
+    [([], False), ([{"type": "message"}, 3], False), ([{"type": "item_reference"}], True), (["item_reference"], False)],
+)
+def test_references_are_known_by_their_type(items: list[Any], found: bool) -> None:
+    assert has_references(items) is found
+
+
+@pytest.mark.parametrize(
+    ("response_id", "own"),
+    [
+        (f"resp_{UNIQUE}", True),
+        (UNIQUE, True),
+        (UNIQUE[:-1], False),
+        (f"{UNIQUE[:-1]}-", False),
+        (f"{UNIQUE[:-1]}é", False),
+    ],
+)
+def test_an_id_of_our_own_has_its_form(response_id: str, own: bool) -> None:
+    assert is_own_id(response_id) is own
+
+
+def test_a_chain_has_a_longest_length() -> None:
+    shelf = Shelf(scope="a", known={}, keeping=Keeping(ttl_s=1.0))
+    for count, is_taken in ((MAX_DEPTH - 1, True), (MAX_DEPTH, False)):
+        before = [f"{number:016d}" for number in range(count)]
+        entry = json.dumps({"input": [], "before": before, "response": {"output": []}}).encode()
+        keys = [shelf.key(letters) for letters in (*before, item_letters(UNIQUE))]
+        full = Shelf(scope="a", known=dict.fromkeys(keys, entry), keeping=Keeping(ttl_s=1.0))
+        if is_taken:
+            assert len(full.chain(f"resp_{UNIQUE}")[1]) == MAX_DEPTH
+        else:
+            with pytest.raises(ClientError, match="at most"):
+                full.chain(f"resp_{UNIQUE}")
+    assert repr(shelf) == "<Shelf>"
