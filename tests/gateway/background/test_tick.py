@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from gateway.background import tick
 from gateway.background.garbage import LOOK_S, Garbage
@@ -20,22 +19,14 @@ from gateway.background.secrets import kept_secret
 from gateway.background.sessions import Sessions
 from gateway.background.tick import Upkeep
 from gateway.config.load import load
-from gateway.core.ports import BadRecord, Block, StoreError
-from gateway.core.records import FeedbackRecord
 from gateway.rollout.assignment import Assignment
 from gateway.rollout.codec import STATE_KEY, encoded, state_of
 from gateway.rollout.stages import killed, unkilled
 from gateway.state import sqlite_connection
-from gateway.state.backoff import LONGEST_S, Pause
-from gateway.state.memory import MemoryStore
-from gateway.state.metered import WatchedStore
 from gateway.state.opening import open_store
-from gateway.state.redis import RedisStore
-from gateway.state.sqlite import SqliteStore
 from gateway.telemetry.metrics import Metrics
 from gateway.traffic.lesson_rules import LESSON_S, MAX_PAIRS
-from tests.bench.store_load import Load
-from tests.support.stores import FailingStore, Gauges, rating
+from tests.support.stores import FailingStore
 
 
 @pytest.fixture
@@ -376,172 +367,3 @@ async def test_who_loses_the_race_for_a_secret_takes_the_other_one(store, monkey
 
     monkeypatch.setattr(FailingStore, "swap", beaten)
     assert (await kept_secret(store, "salt", lambda: b"ours")).value == b"theirs"
-
-
-# --- Addresses of stores
-
-
-@pytest.mark.parametrize(
-    ("url", "kind"),
-    [
-        ("memory://", MemoryStore),
-        ("sqlite:///toolgate.db", SqliteStore),
-        ("sqlite:////var/lib/toolgate.db", SqliteStore),
-        ("redis://localhost", RedisStore),
-        ("redis://user:p%40ss@localhost:6380/3", RedisStore),
-        ("rediss://[::1]:6379/0", RedisStore),
-        ("unix:///run/redis.sock?db=1", RedisStore),
-    ],
-)
-def test_an_address_names_its_store(url, kind):
-    assert isinstance(open_store(url, prefix="p:", timeout_ms=200), kind)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "toolgate.db",
-        "memory://x",
-        "sqlite:toolgate.db",
-        "sqlite://toolgate.db",
-        "sqlite:///",
-        "sqlite:///:memory:",
-        "sqlite:///a%00b",
-        "sqlite:///a.db?mode=ro",
-        "redis://",
-        "redis:///0",
-        "redis://:hunter22@",
-        "redis://u:hunter22@h:port/0",
-        "redis://u:hunter22@h/notadb",
-        "redis://u:hunter22@h/0?socket_timeout=hunter22",
-        "redis://u:hunter22@h/0?hunter22=1",
-        "rediss://u:hunter22@[::1/0",
-        "unix://",
-        "http://h/",
-    ],
-)
-def test_an_address_of_no_store_is_refused_without_being_repeated(url):
-    with pytest.raises(ValueError, match="must") as refused:
-        open_store(url, prefix="p:", timeout_ms=200)
-    assert "hunter22" not in str(refused.value)
-    assert refused.value.__suppress_context__ or refused.value.__context__ is None
-
-
-def test_three_slashes_are_a_relative_path_and_four_an_absolute_one():
-    relative = open_store("sqlite:///a/b%20c.db", prefix="", timeout_ms=1)
-    absolute = open_store("sqlite:////a/b.db", prefix="", timeout_ms=1)
-    assert [cast("SqliteStore", store)._journal.path for store in (relative, absolute)] == [
-        Path("a/b c.db"),
-        Path("/a/b.db"),
-    ]
-
-
-# --- A store whose failures are counted
-
-
-async def test_failures_are_counted_by_what_failed_and_the_gauge_follows():
-    store, gauges = FailingStore(), Gauges()
-    watched = WatchedStore(store, gauges)
-    await watched.open()
-    assert gauges.gauges["toolgate_shared_state_up"] == 1
-    store.is_away = True
-    for _ in range(2):
-        with pytest.raises(StoreError):
-            await watched.get("a")
-    with pytest.raises(StoreError):
-        await watched.append([rating(1.0)])
-    assert gauges.counts["toolgate_shared_state_errors_total", "read"] == 2
-    assert gauges.counts["toolgate_shared_state_errors_total", "write"] == 1
-    store.is_away = False
-    await watched.get("a")
-    assert not watched.is_up
-    assert gauges.gauges["toolgate_shared_state_up"] == 0
-    await watched.append([rating(1.0)])
-    assert watched.is_up
-    assert gauges.gauges["toolgate_shared_state_up"] == 1
-
-
-async def test_a_failure_is_told_once_and_so_is_its_end():
-    store = FailingStore()
-    watched = WatchedStore(store, Gauges())
-    with capture_logs() as told:
-        await watched.get("a")
-        store.is_away = True
-        for _ in range(3):
-            with pytest.raises(StoreError):
-                await watched.get("a")
-        store.is_away = False
-        for _ in range(3):
-            await watched.get("a")
-    assert [(line["event"], line["op"]) for line in told] == [("store_failed", "read"), ("store_recovered", "read")]
-    assert told[0]["fault"] == "away"
-
-
-async def test_what_failed_once_and_is_not_tried_again_is_no_fault_for_ever():
-    store, gauges, now = FailingStore(), Gauges(), [0.0]
-    watched = WatchedStore(store, gauges, lambda: now[0])
-    store.is_away = True
-    with pytest.raises(StoreError):
-        await watched.put("a", b"1")
-    store.is_away = False
-    await watched.get("a")
-    assert gauges.gauges["toolgate_shared_state_up"] == 0
-    now[0] += 10
-    await watched.get("a")
-    assert gauges.gauges["toolgate_shared_state_up"] == 1
-
-
-async def test_a_bad_record_is_no_failure_of_the_store():
-    gauges = Gauges()
-    watched = WatchedStore(FailingStore(), gauges)
-    with pytest.raises(BadRecord):
-        await watched.append([rating(float("inf"))])
-    assert watched.is_up
-    assert not gauges.counts
-
-
-async def test_everything_else_is_passed_on():
-    now = [5.0]
-    store = FailingStore(wall=lambda: now[0])
-    watched = WatchedStore(store, Gauges())
-    await watched.append([rating(1.0)])
-    assert [record async for record in watched.scan(FeedbackRecord)] == [rating(1.0)]
-    assert await watched.find_answer("x") is None
-    assert await watched.swap("a", None, b"1")
-    await watched.put("b", b"2", ttl_s=1.0)
-    assert await watched.get("a", "b") == {"a": b"1", "b": b"2"}
-    await watched.tally({"n": 1}, ["m"])
-    now[0] = 6.0
-    assert await watched.blocks(0) == [Block(number=5, counts={"n": 1}, marks=frozenset("m"))]
-    assert await watched.trim(before=2.0, max_bytes=0) == 1
-    await watched.close()
-
-
-def test_a_store_that_is_away_is_tried_by_one_after_a_while_that_grows():
-    now = [0.0]
-    pause = Pause(lambda: now[0])
-    pause.check()
-    for wait in (0.25, 0.5, 1.0, LONGEST_S, LONGEST_S):
-        pause.failed()
-        now[0] += wait - 0.01
-        with pytest.raises(StoreError):
-            pause.check()
-        now[0] += 0.01
-        pause.check()
-        with pytest.raises(StoreError):
-            pause.check()
-    pause.succeeded()
-    pause.check()
-    pause.check()
-
-
-# --- The command that puts SQLite under load says what it is for, in little
-
-
-@pytest.mark.long
-async def test_no_record_is_lost_while_two_workers_share_a_file(tmp_path: Path) -> None:
-    load = Load(seconds=5, rate=100)
-    await load.run(tmp_path)
-    assert len(load.ids) == 500
-    assert load.is_whole, load.told()

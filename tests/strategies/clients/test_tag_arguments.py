@@ -482,7 +482,7 @@ def test_it_costs_linear_time(piece):
     assert_linear(seeing, 1 << 16)
 
 
-# ---
+# --- What the prompt of a client says of its tools
 
 
 ONE = """# Tools
