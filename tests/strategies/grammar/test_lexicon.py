@@ -90,28 +90,22 @@ def test_the_end_of_reasoning_begins_a_line(before: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("text", "stirs"),
     [
-        *(
-            (b"words", False),
-            (b"a <x", True),
-            (b"a func", True),
-            (b"myfunction", False),
-            (b"a fun", True),
-            (b"a g", False),
-        ),
-        *((b"say tool", False), (b"saytool", False), (b".tool", True), (b"many ", True), (b"a\\nb", True)),
+        *((b"words", False), (b"a <x", True), (b"a func", True), (b"myfunction", False), (b"a fun", True)),
+        *((b"a g", False), (b"say tool", False), (b"saytool", False), (b".tool", True), (b"many ", False)),
+        *((b"a\\nword", False), (b"a\\nbar", True), (b"a\\nb", True), (b"a\\n", True), (b"a\\tb", True)),
         *(("é".encode(), True), (b"to \xff", True), (b"hooked", True)),
     ],
 )
 def test_in_json_all_that_is_not_plainly_calm_stirs(text: bytes, stirs: bool) -> None:
-    """`function` opens within no word, `ooked` also within one, and `tool` not behind words and a blank."""
+    """`function` opens within no word, `ooked` also within one, `tool` not behind words and a blank; a line `bar`."""
     triggers = Triggers(("function.", "<x>", "ooked", "tool"), (), ("ooked",), ("tool",))
-    assert (triggers.in_json().search(text) is not None) is stirs
+    assert (triggers.in_json(frozenset(("bar",))).search(text) is not None) is stirs
 
 
 def test_some_starts_may_be_left_out() -> None:
     triggers = Triggers(("<x>",), ("`",), (), ())
-    assert triggers.in_json().search(b"a `b") is not None
-    assert triggers.in_json(without=("`",)).search(b"a `b") is None
+    assert triggers.in_json(frozenset()).search(b"a `b") is not None
+    assert triggers.in_json(frozenset(), without=("`",)).search(b"a `b") is None
     assert triggers.of_lines(frozenset(), without=("`",)).search("a `b <x") is not None
 
 
