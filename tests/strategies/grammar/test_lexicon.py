@@ -1,5 +1,6 @@
 """Markers found as a plain look at each of them finds them, whatever their number and size."""
 
+import re
 import tracemalloc
 from collections.abc import Callable
 
@@ -100,6 +101,17 @@ def test_in_json_all_that_is_not_plainly_calm_stirs(text: bytes, stirs: bool) ->
     """`function` opens within no word, `ooked` also within one, `tool` not behind words and a blank; a line `bar`."""
     triggers = Triggers(("function.", "<x>", "ooked", "tool"), (), ("ooked",), ("tool",))
     assert (triggers.in_json(frozenset(("bar",))).search(text) is not None) is stirs
+
+
+def test_what_begins_nothing_is_passed_over_in_one_loop() -> None:
+    """The engine tries every alternative at every character where it cannot tell by the first what may stand there:
+    six microseconds for a text of fifty letters, and one where it can."""
+    triggers = Triggers(("<a", "func", "analysis", "assi", "to=f", "~~~"), ("`",), ("assi",), ("analysis",))
+    in_json = re._parser.parse(triggers.in_json(frozenset({"Action"})).pattern)  # type: ignore[attr-defined]
+    assert str(in_json[0][0]) == "IN"
+    in_text = re._parser.parse(triggers.of_lines(frozenset({"Action"})).pattern)  # type: ignore[attr-defined]
+    assert str(in_text[0][0]) == "BRANCH"
+    assert {str(alternative[0][0]) for alternative in in_text[0][1][1]} == {"LITERAL"}
 
 
 def test_some_starts_may_be_left_out() -> None:
