@@ -99,6 +99,8 @@ class Connection(asyncio.Protocol):
         """Send a request; `close` when its answer is no longer wanted."""
         if self.transport is None or self.transport.is_closing():
             raise ServerDisconnectedError()
+        if self._has_lane:
+            self.close_lane()
         self._held, self.body, self._undoes, self._limit = b"", None, decode, limit
         self._asked = self._loop.create_future()
         self.transport.write(request)
