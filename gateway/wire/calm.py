@@ -85,20 +85,25 @@ class Calm:
     """What becomes of those whose text ends in a blank."""
 
 
+_LINES = {
+    len(line) + inner + len(CHUNK_END): line for inner in range(1, LONGEST) for line in [b"%x" % inner + CHUNK_END]
+}
+"""By the size of a chunk with its frame: its first line in the plainest form."""
+
+
 class _Beginnings(dict[int, bytes]):
-    """By the size of a chunk with its frame: how it begins in its plainest form, the head of its event included."""
+    """By the same: how a chunk begins, the head of its event included."""
 
     def __init__(self, head: bytes) -> None:
         super().__init__()
         self._head = head
 
     def __missing__(self, size: int) -> bytes:
-        for digits in range(1, 4):
-            inner = size - digits - 2 * len(CHUNK_END)
-            if 0 < inner and len(line := b"%x\r\n" % inner) == digits + len(CHUNK_END) and size <= LONGEST:
-                self[size] = line + self._head
-                return self[size]
-        return CHUNK_END  # no chunk begins so
+        line = _LINES.get(size)
+        if line is None or size > LONGEST:
+            return CHUNK_END  # no chunk begins so
+        self[size] = beginning = line + self._head
+        return beginning
 
 
 _CALM, _WAITS, _LOUD = range(3)
