@@ -40,21 +40,27 @@ _LOOKED = 2_000
 """Values that are looked at in one turn."""
 _CONTENT = "content"
 """The key of a message, which counts where its text begins as an object does."""
+_ROLE = "role"
+"""The key that the message of an assistant may begin with, all of which the model wrote as its text."""
 _FIRST_KEYS = frozenset(
     {
         *NAME_KEYS,
         *CONTAINER_KEYS,
         *("tool_call", "function_call", "tool_calls", "function_calls", "calls", "tool_uses", "jsonrpc"),
         *EXTRAS,
+        *("functionCall", "toolUse", "tool_use"),
         *("action", "command"),
-        _CONTENT,
+        *(_CONTENT, _ROLE),
     }
 )
 _LISTS = ('"tool_calls"', '"function_calls"')
 _HARD_BLANKS = re.compile(r"[\s\ufeff]*")
 _QUOTES = {"&quot;": "&quot;", '"': '"', "'": "'", "“": "”", "‘": "’"}
 _TYPES = frozenset(
-    {"function", "tool", "call", *(f"{of}_{what}" for of in ("function", "tool") for what in ("call", "use"))}
+    {
+        *("function", "tool", "call", "tool-call"),
+        *(f"{of}_{what}" for of in ("function", "tool") for what in ("call", "use")),
+    }
 )
 _DIGITS = re.compile(r"[0-9]*")
 """Calls are counted from nought or one, records to thousands: two digits are enough."""
@@ -117,6 +123,8 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
             raise Reject("no call")
         if key == _CONTENT:
             yield from _blanks(cur)
+        if key == _ROLE and key not in context.tools.names:
+            yield from _message(cur)
         # A message wrapped around the call. Without the quoted brace it is some page or file, of any length.
         if key == _CONTENT and key not in context.tools.names and not (yield from cur.lits(('"{', '"['))):
             yield from _envelope(cur)
@@ -130,6 +138,26 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
     cur.back(start)
     cur.anchor = None
     return quote
+
+
+def _message(cur: Cursor) -> Steps:
+    """Refuse a message that is nobody's answer, or in which neither calls nor few words before them come next."""
+    yield from _blanks(cur)
+    if not (yield from cur.lit('"assistant"')):
+        raise Reject("no call")
+    yield from _blanks(cur)
+    if not (yield from cur.lit(",")):
+        raise Reject("no call")
+    yield from _blanks(cur)
+    found = yield from cur.lits((*_LISTS, f'"{_CONTENT}"'))
+    if found is None:
+        raise Reject("no call")
+    if found not in _LISTS:
+        yield from _blanks(cur)
+        if not (yield from cur.lit(":")):
+            raise Reject("no call")
+        yield from _blanks(cur)
+        yield from _envelope(cur)
 
 
 def _envelope(cur: Cursor) -> Steps:

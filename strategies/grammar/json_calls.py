@@ -18,15 +18,25 @@ __all__ = ["CONTAINER_KEYS", "EXTRAS", "MOST_WORDS", "NAME_KEYS", "drafting", "d
 
 # The key `tool_call` is what small models make of the examples in their prompts.
 NAME_KEYS = ("name", "tool", "tool_name", "function_name", "function", "recipient_name", "tool_call", "toolName")
-CONTAINER_KEYS = ("arguments", "parameters", "args", "params", "input", "tool_input", "function_args", "action_input")
-_WRAPPER_KEYS = ("function", "tool_call", "function_call", "tool")
+CONTAINER_KEYS = (
+    *("arguments", "parameters", "args", "params", "input", "tool_input", "function_args", "action_input"),
+    # https://github.com/agent0ai/agent-zero/blob/main/prompts/agent.system.main.communication.md
+    *("tool_args", "tool_arguments", "tool_params"),
+)
+# Parts of a message as Gemini's and Bedrock's servers have them: https://ai.google.dev/api/caching#FunctionCall,
+# https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html
+_WRAPPER_KEYS = ("function", "tool_call", "function_call", "tool", "functionCall", "toolUse", "tool_use")
+# AutoGPT's answer, and those that were asked for in its manner:
+# https://github.com/Significant-Gravitas/AutoGPT/blob/master/classic/original_autogpt/autogpt/agents/prompt_strategies/one_shot.py
+_ACTIONS = ("command", "action")
 _LIST_KEYS = ("tool_calls", "function_calls", "calls", "tool_uses")
 EXTRAS = frozenset(
     {
-        *("thought", "thoughts", "thinking", "reasoning", "reason", "rationale", "explanation"),
-        *("id", "type", "call_id", "tool_call_id", "index"),
+        *("thought", "thoughts", "thinking", "reasoning", "reason", "rationale", "explanation", "headline"),
+        *("id", "type", "call_id", "tool_call_id", "index", "toolCallId", "toolUseId"),
     }
 )
+_CONTAINERS = frozenset(CONTAINER_KEYS)
 _NAME = re.compile(r"\s*[^\s<>(){}\[\]=\"'`|｜]{1,256}\s*")
 """What may be the name of a tool that nobody declared: markup is none."""
 _MESSAGE = (("role", "assistant"), ("content", None), ("content", ""))
@@ -109,12 +119,13 @@ def _wrapped(value: dict[str, Any]) -> list[dict[str, Any]] | None:
         and not said.keys().isdisjoint(_LIST_KEYS)
     ):
         del said["content"]
-    if len(said) == 1:
-        ((key, inner),) = said.items()
-        if key in _LIST_KEYS and isinstance(inner, list):
+    meant = [key for key in said if key not in EXTRAS]
+    if len(meant) == 1:
+        key, inner = meant[0], said[meant[0]]
+        if key in _LIST_KEYS and (isinstance(inner, list) or _is_named(inner)):
             return _objects(inner)
         # Only around something with a name: a tool's own argument may be called so.
-        if key in _WRAPPER_KEYS and _is_named(inner):
+        if _is_named(inner) and (key in _WRAPPER_KEYS or (key in _ACTIONS and not _CONTAINERS.isdisjoint(inner))):
             return [inner]
     # A request of MCP: https://modelcontextprotocol.io/specification/2025-06-18/server/tools
     if value.get("method") == "tools/call" and _is_named(value.get("params")):
@@ -124,7 +135,7 @@ def _wrapped(value: dict[str, Any]) -> list[dict[str, Any]] | None:
         return None
     # The arguments beside the function, not in it: https://github.com/groq/groq-typescript/issues/28
     beside = {key: value[key] for key in CONTAINER_KEYS if key in value}
-    return [inner if inner.keys() & set(CONTAINER_KEYS) else {**inner, **beside}]
+    return [{**inner, **beside} if _CONTAINERS.isdisjoint(inner) else inner]
 
 
 def _is_named(value: object) -> TypeGuard[dict[str, Any]]:
@@ -136,8 +147,11 @@ def _name_of(value: dict[str, Any]) -> tuple[str | None, str]:
     for key in NAME_KEYS:
         if isinstance(value.get(key), str):
             return value[key], key
-    # LangChain's agents taught models this form; the second key keeps other objects with an `action` out.
-    if isinstance(value.get("action"), str) and "action_input" in value:
+    # LangChain's agents taught models this form; the second key keeps other objects with an `action` out. OpenDevin's
+    # had `args`: https://github.com/OpenHands/OpenHands/blob/91cb30a3ea6fc217c784c2e651331bc688f947bc/agenthub/planner_agent/prompt.py
+    if isinstance(value.get("action"), str) and (
+        "action_input" in value or any(isinstance(value.get(key), dict) for key in CONTAINER_KEYS)
+    ):
         return value["action"], "action"
     # A shell tool has a `command`, too: only beside arguments that are an object is it a name.
     if isinstance(value.get("command"), str) and isinstance(value.get("args"), dict):
