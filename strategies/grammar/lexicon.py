@@ -58,6 +58,9 @@ END_TOKENS = (
     "<|plamo:tag|>",
     "<|calls|>",
     "[unused10]",
+    # https://github.com/huggingface/transformers/blob/v4.45.0/src/transformers/agents/prompts.py
+    "<end_action>",
+    "<end_code>",
 )
 """What ends a turn for the engine, and is text only by mistake."""
 LEFTOVERS = (

@@ -339,10 +339,18 @@ def _parse_lfm2(cur: Cursor, context: Context, opening: Opening, _: Arguments) -
     yield from cur.ws()
     if (yield from begins_objects(cur)):
         yield from read_objects(cur, context, opening, _LFM2_END)
-    else:
-        if (yield from cur.peek(1)) != "[":
-            yield from _glance(cur, context)
-        yield from _python(cur, context, opening, _LFM2_END, "special")
+        return
+    # MiniCPM3 writes its calls as Python in a fence between the same tokens: https://huggingface.co/openbmb/MiniCPM3-4B
+    closers = _LFM2_END
+    if (yield from cur.lits(_PYTHON_FENCES)):
+        yield from cur.ws()
+        closers = tuple(f"```\n{end}" for end in _LFM2_END)
+    if (yield from cur.peek(1)) != "[":
+        yield from _glance(cur, context)
+    yield from _python(cur, context, opening, closers, "special")
+
+
+_PYTHON_FENCES = ("```python\n", "```\n")
 
 
 def _python(cur: Cursor, context: Context, opening: Opening, closers: tuple[str, ...], form: str) -> Steps:

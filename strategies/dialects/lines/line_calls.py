@@ -222,7 +222,9 @@ _ID = re.compile(r"[^()\s]*")
 def _parse_cwm(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
     name: str = yield from cur.match(_NAME, 128)
-    if not name or not (yield from cur.lit(">")):
+    # https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_csm_tool_parser.py
+    is_open = bool(name) and not (yield from cur.lit(">"))
+    if not name or (is_open and (context.find(name) is None or not (yield from cur.ws()))):
         raise Reject("no call")
     # https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_cwm_tool_parser.py
     if name == "function" and context.find(name) is None:
@@ -232,6 +234,7 @@ def _parse_cwm(cur: Cursor, context: Context, opening: Opening, _: Arguments) ->
     if found is None:
         raise Reject("unknown tool", name=name)
     tool, mends = found
+    mends = (*mends, "call_opener_broken") if is_open else mends
     text = yield from _cwm_body(cur)
     schema = context.schema(tool)
     # What names a parameter in quotes is an object, whatever its beginning has become.

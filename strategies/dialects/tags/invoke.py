@@ -72,10 +72,12 @@ INVOKE = Form(
 )
 _XAI = evolve(
     INVOKE,
-    call=re.compile(rf"<xai:function_call\s+name\s*=\s*{QUOTED.format('name')}\s*(?P<empty>/?)>\Z"),
+    call=re.compile(
+        rf"<(?:xai:function_call\s+name|call_record\s+tool)\s*=\s*{QUOTED.format('name')}\s*(?P<empty>/?)>\Z"
+    ),
     closer="</xai:function_call>",
     # The closer may repeat the name, or a part of what stands behind it in the opener.
-    call_close=re.compile(r"""</xai:function_call(?:\s+name\s*=\s*"[^"<>]{0,128}")?\s*"?>\Z"""),
+    call_close=re.compile(r"""</(?:call_record|xai:function_call(?:\s+name\s*=\s*"[^"<>]{0,128}")?\s*"?)>\Z"""),
     wrong_close=re.compile(r"</(?:invoke|function|function_call|tool|tool_use)>\Z"),
 )
 _LEGACY = evolve(
@@ -305,11 +307,12 @@ BARE_INVOKE = Dialect(
     example='<invoke name="read">\n<parameter name="filePath">src/app.py</parameter>\n</invoke>',
 )
 # Grok Code: https://github.com/MadAppGang/claudish/blob/main/tests/grok-tool-format.test.ts
+# Gemini 3, in the tags of a history that it was shown: https://github.com/can1357/oh-my-pi/issues/92
 XAI = Dialect(
     id="xai",
     family="invoke",
     level="B",
-    openers=lambda _context: ("<xai:function_call ",),
+    openers=lambda _context: ("<xai:function_call ", "<call_record "),
     parse=_parse_xai,
     models=("grok*",),
     example=(

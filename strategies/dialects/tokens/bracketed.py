@@ -2,7 +2,7 @@
 
     Qwen3        ( "[Tool call:" | "[Calling tool:" ) NAME [ "(" [ object ] ")" ] "]"
     OpenClaw     "[Tool Call:" NAME [ "(ID:" ID ")" ] "]" "Arguments:" object
-    LM Studio    "[TOOL_REQUEST]" object "[END_TOOL_REQUEST]"
+    LM Studio    "[TOOL_REQUEST]" ( object | NAME object ) ( "[END_TOOL_REQUEST]" | "[TOOL_REQUEST_END]" )
     TOOL_CALL    "[TOOL_CALL]" ( arrows | object ) "[/TOOL_CALL]"
     arrows       "{" "tool" "=>" NAME "," "args" "=>" "{" { "--" KEY value } "}" "}"
     Functionary  [ "<|from|>assistant" ] "<|recipient|>" NAME "<|content|>" object [ "<|stop|>" ]
@@ -46,6 +46,36 @@ _JSON = marked_json((_ARROWS_END,), form="hermes")
 _PLAIN_STRING = re.compile(r"[^\\'\"]*")
 _PLAIN_WORD = re.compile(r"[\w.+-]*")
 _RECIPIENT, _CONTENT, _STOP = "<|recipient|>", "<|content|>", "<|stop|>"
+
+
+def _parse_request(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.anchor = start = cur.offset
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    name: str = yield from cur.match(_NAME, 128)
+    if not name:
+        cur.back(start)
+    cur.anchor = None
+    if not name:
+        yield from _REQUEST(cur, context, opening, arguments)
+        return
+    # Gemma 3 in the same markers: https://github.com/vybestack/llxprt-code/blob/main/packages/core/src/parsers/TextToolCallParser.ts
+    found = context.resolve(name)
+    if found is None:
+        raise Reject("unknown_tool", name=name)
+    yield from cur.ws()
+    payload = yield from read_arguments(cur, context, opening, (*_REQUEST_ENDS, *STOPS), tool=found[0])
+    if payload is None:
+        raise Reject("no arguments", attempted=True)
+    payload = evolve(payload, steps=(*payload.steps, *(yield from read_surplus(cur))))
+    drafts = yield from named_drafts(cur, context, name, payload, "hermes")
+    yield from with_mends(drafts, (yield from read_end(cur, _REQUEST_ENDS)))
+
+
+_REQUEST_ENDS = ("[END_TOOL_REQUEST]", "[TOOL_REQUEST_END]")
+_REQUEST = marked_json(optional=_REQUEST_ENDS)
 
 
 def _parse_arrows(
@@ -262,7 +292,7 @@ TOOL_REQUEST = Dialect(
     family="tool_request",
     level="A",
     openers=lambda _context: ("[TOOL_REQUEST]",),
-    parse=marked_json(optional=("[END_TOOL_REQUEST]",)),
+    parse=_parse_request,
     results=("[TOOL_RESULT]",),
     carriers=("", "json", "tool_call", "tool_code", "tool", "tools", "function"),
     example='[TOOL_REQUEST]{"name": "read", "arguments": {"filePath": "src/app.py"}}[END_TOOL_REQUEST]',

@@ -86,6 +86,8 @@ def _called(cur: Cursor) -> Steps:
 def _one(cur: Cursor, context: Context, arguments: Arguments) -> Steps:
     """One call: a block may hold several of them."""
     yield from cur.ws()
+    # A colon too many: https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_gemma4_regex_and_bare_calls.py
+    yield from cur.lit(":")
     if not (yield from _called(cur)):
         raise Reject("no call")
     yield from cur.ws()
@@ -404,7 +406,14 @@ def _parse_stripped(
         if (yield from cur.lit(",")):
             yield from cur.ws()
     yield from _refuse_rest(cur, call)
+    if opening.marker == _CALL_TAG:
+        yield from cur.lits(_CALL_TAG_ENDS)
     yield call.draft(name, tool, "function")
+
+
+_CALL_TAG = "<call>"
+"""What some servers make of the token."""
+_CALL_TAG_ENDS = ("</call>", *_CLOSERS)
 
 
 def _round(cur: Cursor, context: Context, name: str) -> Steps:
@@ -594,6 +603,8 @@ GEMMA_STRIPPED = Dialect(
     line_openers=lambda context: (
         "call:",
         "call :",
+        # https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_gemma4_regex_and_bare_calls.py
+        _CALL_TAG,
         *(f"default_api:{name}{bracket}" for name in context.tools.names for bracket in _BRACKETS),
     ),
     parse=_parse_stripped,

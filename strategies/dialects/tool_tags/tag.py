@@ -49,7 +49,16 @@ _HTML = frozenset(
     {"a", "b", "br", "div", "em", "i", "li", "ol", "p", "pre", "span", "strong", "table", "td", "tr", "ul"}
 )
 # Models that know another form put its tags around this one: https://github.com/can1357/oh-my-pi/issues/2759
-_WRAPPERS = ("<tool_call>", "<tool_use>", "<tools>", "<function_calls>", "<xml>", "<tool>", "<action>")
+_WRAPPERS = (
+    "<tool_call>",
+    "<tool_use>",
+    "<tools>",
+    "<function_calls>",
+    "<function_call>",
+    "<xml>",
+    "<tool>",
+    "<action>",
+)
 _NAMED = ("<tool_name>", "<actual_tool_name>", "<name>")
 # LangChain's agents in XML write so (https://github.com/langchain-ai/langchain/blob/master/libs/langchain/langchain/agents/output_parsers/xml.py),
 # others in words of their own: https://github.com/cloudwego/kitex/issues/1963
