@@ -16,7 +16,6 @@ from strategies.dialects.json.token_pairs import (
     INKLING,
     INTERNLM,
     LFM2,
-    LONGCAT,
     NEMOTRON_NANO,
     OLMO3,
     PANGU,
@@ -29,13 +28,13 @@ from strategies.dialects.lines.python import PYTHON_TAGGED, PYTHONIC, TOOL_CODE
 from strategies.dialects.lines.react import REACT
 from strategies.dialects.lines.shell import SHELL
 from strategies.dialects.tags.dsml import DSML, GCML
-from strategies.dialects.tags.glm import GLM, GLM_BARE
+from strategies.dialects.tags.glm import GLM, GLM_BARE, LAGUNA_USER
 from strategies.dialects.tags.hunyuan import HUNYUAN, HY3
 from strategies.dialects.tags.invoke import BARE_INVOKE, CLAUDE_INVOKE, DOTS, LOST_HEAD, XAI
 from strategies.dialects.tags.llama_tag import LLAMA3_TAG
 from strategies.dialects.tags.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
 from strategies.dialects.tags.muse import MUSE
-from strategies.dialects.tags.pair_tokens import IQUEST, K2_HORIZON, SOLAR_OPEN2
+from strategies.dialects.tags.pair_tokens import IQUEST, K2_HORIZON, LONGCAT, SOLAR_OPEN2
 from strategies.dialects.tags.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
 from strategies.dialects.tags.step3 import STEP3
 from strategies.dialects.tokens.bracketed import ARROWS, CALLING_TOOL, FUNCTIONARY_V2, TOOL_REQUEST
@@ -59,6 +58,7 @@ TABLE: tuple[Dialect, ...] = (
     BARE_FUNCTION,
     LLAMA3_TAG,
     GLM,
+    LAGUNA_USER,
     GLM_BARE,
     HUNYUAN,
     HY3,

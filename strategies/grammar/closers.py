@@ -254,8 +254,8 @@ def _parameter_follows(cur: Cursor, markup: Markup, key: str) -> Steps:
 # What closers come to where one of them is damaged
 
 _PREFIX = r"(?:[A-Za-z][\w.-]{0,30}[:|]|\s?[|｜‖]{0,2}\s?(?:DSML|GCML)\s?[|｜‖]{0,2}\s?)?"
-_OF_VALUES = r"(?:parameter|param|(?:arg|param)_(?:value|key))"
-_OF_CALLS = r"(?:invoke|function|function_calls?|(?:iquest(?:coder)?_)?tool_calls?|tool_use)"
+_OF_VALUES = r"(?:parameter|param|(?:longcat_)?(?:arg|param)_(?:value|key))"
+_OF_CALLS = r"(?:invoke|function|function_calls?|(?:iquest(?:coder)?_|longcat_)?tool_calls?|tool_use)"
 PARAMETER_END = re.compile(rf"</{_PREFIX}{_OF_VALUES}\s*>\Z")
 """A parameter's closer in the spelling of any family."""
 CALL_END = re.compile(rf"</{_PREFIX}{_OF_CALLS}\s*>\Z")
@@ -276,7 +276,7 @@ _FAMILIES = frozenset(
     {
         *("parameter", "param", "argument", "arg", "arg_value", "arg_key", "invoke", "function", "function_call"),
         *("function_calls", "tool_call", "tool_calls", "tool_use", "tool", "param_value", "param_key"),
-        *("iquest_tool_call", "iquestcoder_tool_call"),
+        *("iquest_tool_call", "iquestcoder_tool_call", "longcat_tool_call", "longcat_arg_value", "longcat_arg_key"),
     }
 )
 _OF_VALUE = frozenset({"close", "loose", "foreign", "other_close"})

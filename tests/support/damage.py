@@ -94,6 +94,14 @@ def _as_xai(text: str) -> str:
     return opened.removesuffix("</invoke>") + "</xai:function_call>"
 
 
+def _as_longcat(text: str) -> str:
+    return re.sub(r"<(/?)(tool_call|arg_key|arg_value)>", r"<\1longcat_\2>", text)
+
+
+def _as_user(text: str) -> str:
+    return re.sub(r"<(/?)tool_call>", r"<\1user>", text)
+
+
 def _as_muse(text: str) -> str:
     name = re.search(r'name="([^"]+)"', text)
     inner = re.sub(r"<(/?)(function_calls|invoke|parameter)\b", r"<\1atem:\2", text)
@@ -120,6 +128,8 @@ TAG_FORMS = (
     Form(id="step3", renderer="step3"),
     Form(id="gcml", renderer="gcml"),
     Form(id="k2_horizon", renderer="k2_horizon"),
+    Form(id="longcat", renderer="glm", rewrite=_as_longcat),
+    Form(id="laguna_user", renderer="glm", rewrite=_as_user),
     Form(id="iquest", renderer="iquest"),
     Form(id="solar_open2", renderer="solar_open2"),
     Form(id="muse_glimmer", renderer="claude_invoke", rewrite=_as_muse),
@@ -236,6 +246,7 @@ _WORDS = (
     *("｜DSML｜parameter", "｜DSML｜invoke", "｜｜DSML｜｜parameter", "｜｜DSML｜｜invoke", "steptml:parameter"),
     *("atem:parameter", "atem:invoke", "antml:" + "parameter", "antml:" + "invoke", "seed:tool_call", "tool_use"),
     *("minimax:tool_call", "ifm|arg_value", "ifm|tool_call", "iquest_tool_call", "｜GCML｜parameter", "｜GCML｜invoke"),
+    *("longcat_arg_value", "longcat_tool_call"),
 )
 
 _SPELLINGS = (

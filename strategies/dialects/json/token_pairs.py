@@ -6,7 +6,6 @@
     InternLM       "<|action_start|>" ( "<|plugin|>" object | "<|interpreter|>" RAW ) "<|action_end|>"
     Nemotron-Nano  "<TOOLCALL>" list "</TOOLCALL>"
     Apertus        "<|tools_prefix|>" "[" { NAME: arguments } "]" "<|tools_suffix|>"
-    LongCat        "<longcat_tool_call>" object "</longcat_tool_call>"
     GigaChat 3     "function call<|role_sep|>" object | "<|function_call|>" object
     Inkling        "<|message_model|>" [ NAME ] "<|content_invoke_tool_json|>" object "<|end_message|>"
     LFM2           "<|tool_call_start|>" ( list | object | python list | python call ) "<|tool_call_end|>"
@@ -56,7 +55,6 @@ __all__ = [
     "INKLING",
     "INTERNLM",
     "LFM2",
-    "LONGCAT",
     "NEMOTRON_NANO",
     "OLMO3",
     "PANGU",
@@ -243,22 +241,6 @@ APERTUS = Dialect(
     ),
     example='<|tools_prefix|>[{"read": {"filePath": "src/app.py"}}]<|tools_suffix|>',
 )
-# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/longcat_tool_parser.py
-LONGCAT = Dialect(
-    id="longcat",
-    family="longcat",
-    level="A",
-    openers=lambda _context: ("<longcat_tool_call>",),
-    parse=marked_json(("</longcat_tool_call>",)),
-    models=("longcat*",),
-    renderer=JsonRenderer(
-        id="longcat",
-        body=lambda name, arguments: f"<longcat_tool_call>\n{named_object(name, arguments)}\n</longcat_tool_call>",
-        between="\n",
-        tokens=("<longcat_",),
-    ),
-    example='<longcat_tool_call>\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</longcat_tool_call>',
-)
 # https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3-10B-A1.8B.jinja
 # https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/gigachat3_tool_parser.py
 GIGACHAT = Dialect(
@@ -341,7 +323,7 @@ def _parse_lfm2(cur: Cursor, context: Context, opening: Opening, _: Arguments) -
         yield from read_objects(cur, context, opening, _LFM2_END)
         return
     # MiniCPM3 writes its calls as Python in a fence between the same tokens: https://huggingface.co/openbmb/MiniCPM3-4B
-    closers = _LFM2_END
+    closers: tuple[str, ...] = _LFM2_END
     if (yield from cur.lits(_PYTHON_FENCES)):
         yield from cur.ws()
         closers = tuple(f"```\n{end}" for end in _LFM2_END)

@@ -17,6 +17,7 @@ from strategies.dialects.tags.form import NEVER, Call, Form, Typed, begin_call, 
 from strategies.grammar.closers import CALL_END, PARAMETER_END
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_bodies import attribute_arguments, json_arguments, python_arguments
+from strategies.grammar.json_payload import read_objects
 from strategies.grammar.raw_value import Way, doubt
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
@@ -24,7 +25,7 @@ from strategies.text.strict_json import JsonFault, loading_strict
 from strategies.text.turns import Turns
 from strategies.writing.element_renderer import ParameterRenderer
 
-__all__ = ["FORM", "GLM", "GLM_BARE", "Pairs", "read_pairs", "typed_by_value"]
+__all__ = ["FORM", "GLM", "GLM_BARE", "LAGUNA_USER", "Pairs", "read_pairs", "typed_by_value"]
 
 _SUFFIX = r"(?::[^<>]{1,40})?>\Z"
 # TeleChat calls them parameters:
@@ -309,7 +310,43 @@ def _pair(cur: Cursor, call: Call, written: str, kind: str, way: Way, arguments:
         yield from doubt(cur)
 
 
-_MENTIONED = re.compile(rf"<(?:\w{{1,16}}[|:])?{_ARG}value|<\|tool_arg:value")
+_MENTIONED = re.compile(rf"<(?:\w{{1,16}}[|:]|longcat_)?{_ARG}value|<\|tool_arg:value")
+
+
+def _parse_user(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    """The same in `<user>`, or JSON: what may be any element has to hold a name and a key, or an object."""
+    cur.anchor = start = cur.offset
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    is_json = (yield from cur.peek(1)) == "{"
+    name: str = yield from cur.match(_NAME_RUN, 128)
+    yield from cur.ws()
+    if not is_json and not (name and (yield from cur.starts(_KEY))):
+        raise Reject("no call")
+    cur.back(start)
+    cur.anchor = None
+    cur.pos += len(opening.marker)
+    if is_json:
+        yield from cur.ws()
+        yield from read_objects(cur, context, opening, (_USER.form.closer,), form="hermes")
+    else:
+        yield from read_pairs(cur, context, opening, arguments, undeclared=False, pairs=_USER)
+
+
+_USER = evolve(
+    PAIRS,
+    form=evolve(
+        FORM,
+        call=re.compile(r"<user>\Z"),
+        closer="</user>",
+        call_close=re.compile(r"</user>\Z"),
+        section_open=NEVER,
+        section_close=NEVER,
+        takes_section=False,
+    ),
+)
 
 
 def _parse_bare(
@@ -327,9 +364,18 @@ def _parse_bare(
     cur.pos += len(opening.marker) - is_glued
     call = Call.of(FORM, context, opening.marker.removesuffix("{").strip())
     yield from cur.ws()
-    if (yield from cur.peek(1)) != "{":
+    # ChatGLM3 puts a call of Python in a fence there: https://github.com/zai-org/ChatGLM3/blob/main/PROMPT.md
+    fence = not is_glued and (yield from cur.lits(_TOOL_CALLS)) is not None
+    if fence:
+        yield from python_arguments(cur, call)
+        yield from cur.ws()
+        if not (yield from cur.lit("```")):
+            raise Reject("fence is not closed", attempted=True)
+        yield from cur.lits(GLM.results)
+    elif (yield from cur.peek(1)) != "{":
         raise Reject("no object")
-    yield from json_arguments(cur, call, "</function>" if is_glued else "\n\n", opening.hint)
+    else:
+        yield from json_arguments(cur, call, "</function>" if is_glued else "\n\n", opening.hint)
     yield from cur.ws()
     # https://github.com/huggingface/smolagents/issues/1119
     if is_glued and not (yield from cur.lit("</function>")):
@@ -341,6 +387,9 @@ def _parse_bare(
     if any(key not in call.schema.properties for key in call.values):
         raise Reject("no arguments of this tool")
     yield evolve((yield from draft_of(cur, call)), form="bare" if opening.starts_message else "in_prose")
+
+
+_TOOL_CALLS = tuple(f"```{blank}{break_}tool_call" for blank in ("python", " python", "") for break_ in ("\n", "\r\n"))
 
 
 def _skip(cur: Cursor, pattern: re.Pattern[str], *, spaces: bool = True) -> Steps:
@@ -385,6 +434,16 @@ GLM = Dialect(
         tokens=("<tool_response>", "</tool_response>", "<|observation|>", "<|user|>", "<|assistant|>"),
     ),
     example="<tool_call>read\n<arg_key>filePath</arg_key>\n<arg_value>src/app.py</arg_value>\n</tool_call>",
+)
+# Laguna takes one tag for another: https://github.com/ollama/ollama/blob/main/model/parsers/laguna_test.go
+LAGUNA_USER = Dialect(
+    id="laguna_user",
+    family="tool_call",
+    level="C",
+    openers=lambda _context: ("<user>",),
+    parse=_parse_user,
+    models=("*laguna*",),
+    example="<user>read\n<arg_key>filePath</arg_key>\n<arg_value>src/app.py</arg_value>\n</user>",
 )
 # GLM-4 of 2024 has no tags: the name on a line, the object on the next.
 GLM_BARE = Dialect(

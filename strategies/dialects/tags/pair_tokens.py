@@ -3,12 +3,13 @@
     call   = OPEN NAME { ws pair } ws CLOSE
     K2     = "<ifm|tool_call>" ... "</ifm|tool_call>", each tag with "ifm|" before its word, in "<ifm|tool_calls>"
     IQuest = "<iquest_tool_call>" ... "</iquest_tool_call>", or "iquestcoder"; the tags inside are GLM's
+    LongCat = "<longcat_tool_call>" ... "</longcat_tool_call>", with "longcat_" before the word of each tag inside
     Solar  = "<|tool_call:start|>" ... "<|tool_call:end|>"
     pair   = "<|tool_arg:start|>" KEY "<|tool_arg:value|>" RAW "<|tool_arg:end|>"                         (Solar)
 
-K2 may tell the type of a value in `<ifm|arg_type>` behind its key, and may write JSON in place of the pairs. Values are
-verbatim, and what is mended in GLM's calls is mended here. Bounds: those of `glm`; a section without a call behind its
-opener is refused at once.
+K2 may tell the type of a value in `<ifm|arg_type>` behind its key; K2 and LongCat may write JSON in place of the pairs.
+Values are verbatim, and what is mended in GLM's calls is mended here. Bounds: those of `glm`; a section without a call
+behind its opener is refused at once.
 """
 
 import re
@@ -24,8 +25,9 @@ from strategies.grammar.json_payload import STOPS, read_objects
 from strategies.text.cursor import Cursor, Reject
 from strategies.text.turns import Turns
 from strategies.writing.element_renderer import ParameterRenderer
+from strategies.writing.token_renderer import JsonRenderer, named_object
 
-__all__ = ["IQUEST", "K2_HORIZON", "SOLAR_OPEN2"]
+__all__ = ["IQUEST", "K2_HORIZON", "LONGCAT", "SOLAR_OPEN2"]
 
 # Types are those of JSON Schema, and may say what a list holds: `array[string]`.
 _JSON_KINDS = frozenset({"integer", "number", "boolean", "object", "array", "null"})
@@ -43,7 +45,7 @@ def _parse(
             raise Reject("no call inside")
         cur.pos += len(tag)
     yield from cur.ws()
-    if pairs.kind is not None and (yield from cur.peek(1)) in ("{", "["):
+    if (pairs.kind is not None or pairs is _LONGCAT) and (yield from cur.peek(1)) in ("{", "["):
         yield from read_objects(cur, context, opening, (form.closer,), stops=STOPS)
         return
     yield from read_pairs(cur, context, opening, arguments, undeclared=True, pairs=pairs)
@@ -96,6 +98,22 @@ _IQUEST = Pairs(
     key_close=re.compile(r"</arg_key>\Z"),
     value_open=re.compile(r"<arg_value>\Z"),
     pair=re.compile(r"[^<>\s]{1,128}+\s*+<(?:/arg_key|arg_value)"),
+)
+_LONGCAT = Pairs(
+    form=Form(
+        call=re.compile(r"<longcat_tool_call>\Z"),
+        closer="</longcat_tool_call>",
+        call_close=re.compile(r"</longcat_tool_call>\Z"),
+        param=re.compile(r"<longcat_arg_key>\Z"),
+        close=re.compile(r"</longcat_arg_value>\Z"),
+        edges="none",
+        cdata_closers=("</longcat_arg_value>",),
+        typed=typed_by_value,
+    ),
+    key_open=re.compile(r"<longcat_arg_key>\Z"),
+    key_close=re.compile(r"</longcat_arg_key>\Z"),
+    value_open=re.compile(r"<longcat_arg_value>\Z"),
+    pair=re.compile(r"[^<>\s]{1,128}+\s*+<(?:/longcat_arg_key|longcat_arg_value)"),
 )
 _SOLAR = Pairs(
     form=Form(
@@ -163,6 +181,24 @@ IQUEST = Dialect(
         tokens=("<iquest", "</iquest", "<|iquest_", "<tool_response>", "</tool_response>"),
     ),
     example=("<iquest_tool_call>read<arg_key>filePath</arg_key><arg_value>src/app.py</arg_value></iquest_tool_call>"),
+)
+# As vLLM reads it, and as Ollama and MLX do:
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/longcat_tool_parser.py
+# https://github.com/ollama/ollama/blob/main/model/parsers/longcatflash.go
+LONGCAT = Dialect(
+    id="longcat",
+    family="longcat",
+    level="A",
+    openers=lambda _context: ("<longcat_tool_call>",),
+    parse=_parsing(_LONGCAT),
+    models=("longcat*",),
+    renderer=JsonRenderer(
+        id="longcat",
+        body=lambda name, arguments: f"<longcat_tool_call>\n{named_object(name, arguments)}\n</longcat_tool_call>",
+        between="\n",
+        tokens=("<longcat_",),
+    ),
+    example='<longcat_tool_call>\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</longcat_tool_call>',
 )
 # https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/solar_open2_tool_parser.py
 SOLAR_OPEN2 = Dialect(
