@@ -11,8 +11,10 @@ from strategies.schema.tool_schema import ToolSchema
 from strategies.text.tolerant_json import CHOSEN
 from strategies.text.turns import TURN, Turns, whole
 
-__all__ = ["ANNOUNCED", "FORMS", "UNDECLARED", "UNFIT", "Judged", "cost", "judge", "judging"]
+__all__ = ["ANNOUNCED", "FORMS", "IN_PROSE", "UNDECLARED", "UNFIT", "Judged", "cost", "judge", "judging"]
 
+IN_PROSE = "in_prose"
+"""The form of bare data with words around it."""
 ANNOUNCED = "announced_example"
 """The mend of a call that the words before it announce as an example."""
 UNDECLARED = "undeclared"
@@ -34,7 +36,7 @@ FORMS = {
     "pythonic": 95,
     "react": 92,
     "shell": 80,
-    "in_prose": 70,
+    IN_PROSE: 70,
     "shell_lines": 70,
 }
 """Base value of each form of a call."""
@@ -79,7 +81,7 @@ _MANY = 10 * TURN
 
 _SHELL_FORMS = frozenset({"shell", "shell_lines"})
 """Forms that the operator switched on, with a threshold of their own."""
-_IN_PLACE = frozenset({"in_prose", "shell_lines"})
+_IN_PLACE = frozenset({IN_PROSE, "shell_lines"})
 """Where a call stands makes it weak, whoever asked for its form."""
 
 

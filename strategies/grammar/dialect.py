@@ -107,6 +107,8 @@ class Opening:
     """The info strings of the fences before this one, as far as a dialect reads whole bodies of such fences."""
     behind_example: bool = False
     """A call stands before it that was announced as an example, and no more than a little word between."""
+    behind_shown: bool = False
+    """A call in bare data stands before it that is text, because words go on behind it."""
 
     @cached_property
     def line(self) -> str:

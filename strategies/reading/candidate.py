@@ -16,7 +16,7 @@ from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Tex
 from gateway.core.reasons import Reason
 from gateway.core.tools import Tool
 from gateway.wire.calm import Blanks
-from strategies.grammar.confidence import ANNOUNCED, UNFIT, Judged, base, judging
+from strategies.grammar.confidence import ANNOUNCED, IN_PROSE, UNFIT, Judged, base, judging
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.lexicon import LEFTOVERS
 from strategies.grammar.literal import says_example
@@ -97,6 +97,8 @@ class Candidate:
         """Characters that events account for."""
         self.made: list[Any] = []
         """Large values that were made while it was read."""
+        self.in_words = False
+        """A call in it is text because words go on behind it."""
         self._rows = rows
         self._row = 0
         self._opening = opening
@@ -275,10 +277,10 @@ class Candidate:
         # Raised into our own handler: the next dialect of the marker may read the same text as a call of a known tool.
         if draft.tool is None and not self._may_be_undeclared(dialect):
             raise Reject("unknown_tool", name=draft.name)
-        if dialect.level != "A" and self.is_example:
-            draft = evolve(draft, mends=(*draft.mends, ANNOUNCED))
+        draft = self._in_its_place(draft, dialect)
         judged = yield from judging(draft, self._context, dialect.id)
         verdict = judged.verdict
+        self.in_words = self.in_words or (draft.form == IN_PROSE and verdict.refusal is Reason.LOW_CONFIDENCE)
         if self._passes_unfit(dialect, judged, draft.tool):
             verdict = evolve(verdict, accepted=True, refusal=None, reasons=(*verdict.reasons, UNFIT))
         if self._began:
@@ -309,6 +311,15 @@ class Candidate:
             self.events += (self._shown_note(verdict, raw), Text(raw))
         self._began, self._shown = "", False
         self._arguments.restart()
+
+    def _in_its_place(self, draft: Draft, dialect: Dialect) -> Draft:
+        """The call as what stands before it makes it."""
+        if dialect.level != "A" and self.is_example:
+            draft = evolve(draft, mends=(*draft.mends, ANNOUNCED))
+        # Those before it are text for the words behind them, and half of a set would be worse than none of it.
+        if dialect.level == "D" and self._opening.behind_shown:
+            draft = evolve(draft, form=IN_PROSE)
+        return draft
 
     def _end(self) -> None:
         """The dialect is through: what it used beyond its calls is markup, if there are any."""

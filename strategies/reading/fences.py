@@ -25,6 +25,13 @@ BEHIND_WORDS = -1
 _OWN_FENCES = frozenset({"tool_code"})
 """Info strings that no language has: prose behind such a fence does not make it an example. Gemma is asked to write its
 calls in this one, and goes on talking (https://ai.google.dev/gemma/docs/meme-generator)."""
+_LABELS = tuple(
+    f"{stars}{what}{ends}"
+    for what in ("Tool Call", "Tool call", "tool_call", "Function Call", "Function call", "function_call")
+    for stars, ends in (("", ":"), ("**", ":**"), ("**", "**:"))
+)
+"""What stands alone on the line before each call's fence: RWKV is asked to write so
+(https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_rwkv_tool_parser.py)."""
 _INNER_CLOSER = re.compile(r"^ {0,3}(?:`{3,}|~{3,})[ \t\r]*$", re.MULTILINE)
 """A fence inside a longer one: https://spec.commonmark.org/0.31.2/#example-124."""
 
@@ -186,6 +193,8 @@ class Carrier:
     """The fence it is in, where the call in it is none: those of the fences before it stand all the same."""
     _texts: list[range] = Factory(list)
     """Which of the events are such fences."""
+    _is_labelled: bool = False
+    """A label has been read behind a fence, and no other fence yet."""
 
     levels = None
     in_fence = False
@@ -271,15 +280,23 @@ class Carrier:
         buf = window.buf
         size = len(buf) - len(buf.lstrip(buf[0]))
         line, has_ended = window.line()
-        if not has_ended and not window.eof and buf[0] in "`~" and len(line) < FENCE_LINE:
+        is_label = line.rstrip(" \t\r") in _LABELS
+        may_end = is_label or buf[0] in "`~" or any(label.startswith(line) for label in _LABELS)
+        if not has_ended and not window.eof and may_end and len(line) < FENCE_LINE:
             return WAIT
+        if is_label and not self._is_labelled:
+            window.text(len(line) + has_ended)
+            self._is_labelled = True
+            return self
         info = opens_fence(line[size:], buf[0]) if size >= 3 and buf[0] in "`~" else None
         if info is None or info not in window.grammar.carriers or window.offset < window.blind:
+            if self._held.calls and not self._held.refused:
+                window.openings.show()
             return self._decide(window, accept=False)
         # Another fence of calls right behind: all of them stand or fall together.
         self._fence, self._info = (buf[0], size, 0), info
         window.text(len(line) + has_ended)
-        self._is_closed = self._has_begun = False
+        self._is_closed = self._has_begun = self._is_labelled = False
         return self
 
     def _step_broken(self, window: Window, fence: Fence) -> Move:
@@ -309,7 +326,7 @@ class Carrier:
     def _decide(self, window: Window, *, accept: bool) -> Mode:
         """The calls are calls and the fence around them is none, or all is text."""
         held = self._held
-        accept = accept and held.calls > 0 and not held.refused
+        accept = accept and held.calls > 0 and not held.refused and not self._is_labelled
         if not accept:
             window.let_go(held.decided(accept=False))
             return self.after

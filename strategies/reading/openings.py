@@ -27,7 +27,7 @@ _NEXT_EXAMPLE = re.compile(r"\W*+(?:\w{1,4}\W*+)?")
 class Openings:
     """What the dialects of one request may open in one answer."""
 
-    __slots__ = ("_bodies", "_callers", "_context", "_earlier", "_example_end", "_vain", "_work")
+    __slots__ = ("_bodies", "_callers", "_context", "_earlier", "_example_end", "_has_shown", "_vain", "_work")
 
     def __init__(self, context: Context, grammar: Grammar, callers: Set[str]) -> None:
         self._context = context
@@ -41,6 +41,8 @@ class Openings:
         """Candidates that came to nothing."""
         self._example_end = -1
         """Where the last candidate ended that showed a call as an example."""
+        self._has_shown = False
+        """A call in bare data was text, because words went on behind it."""
 
     def among(self, rows: Rows, opening: Opening, offset: int, callers: Set[str] = NOBODY) -> Rows:
         """Those of the dialects that may open a call at `offset`: weak evidence counts only in one family of a message,
@@ -81,16 +83,28 @@ class Openings:
     def begun(self, opening: Opening, offset: int, tail: str) -> Opening:
         """The same for a candidate that begins at `offset`, behind `tail`: it may go on with an example, where no more
         than a little word stands behind the last call that was announced as one."""
+        if self._has_shown:
+            opening = evolve(opening, behind_shown=True)
         between = offset - self._example_end
         if self._example_end < 0 or between > len(tail):
             return opening
         goes_on = _NEXT_EXAMPLE.fullmatch(tail, len(tail) - between) is not None
         return evolve(opening, behind_example=True) if goes_on else opening
 
+    def show(self) -> None:
+        """Words go on behind calls in bare data: they are text."""
+        self._has_shown = True
+
+    def forget(self) -> None:
+        """An answer begins, before which nothing was shown."""
+        self._has_shown = False
+
     def ended(self, candidate: Candidate, offset: int) -> int:
         """A candidate is over whose events end at `offset`; how much of the text behind them may open nothing."""
         self._work += candidate.work
         self._vain += not candidate.accounted
+        if candidate.in_words:
+            self.show()
         if candidate.showed:
             self._example_end = offset
         # The budget is spent: nothing in what was just read in vain may be read once more.

@@ -282,6 +282,7 @@ class Window:
         if self.out.drafts is not None:
             # What blinded was a refused candidate of the drafts; it says nothing about the answer that begins here.
             self.blind = min(self.blind, self.offset)
+        self.openings.forget()
         self.out.end_thought(closer)
 
     # What is text whatever comes
