@@ -74,6 +74,7 @@ MENDS = {
     "function_tag": "the tag around the function is broken",
     "function_word": "the function was closed by its own name",
     "html_escaped": "it was written with entities of HTML",
+    "escaped_twice": "its quotes were escaped as if all of it were a text",
     "huge_number": "a number is longer than numbers are",
     "in_reasoning": "it stood in a field of reasoning, and was all of the answer",
     "in_line_of_words": "it stands in a line of words",

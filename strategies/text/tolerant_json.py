@@ -74,6 +74,8 @@ _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 # Templates that render arguments by Python's `str` teach models to write them so:
 # https://github.com/waybarrios/vllm-mlx/issues/63
 _PYTHON_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None}
+_ESCAPED = re.compile(r'[{\[][{\[\s]*+\\"')
+_ALL_ESCAPED = re.compile(r'(?:[^"\\]++|\\")*+')
 _SMART_QUOTES = {"“": "”", "”": "”", "„": "“", "‘": "’", "’": "’"}
 
 
@@ -93,6 +95,8 @@ def parsing(
     """
     start = skip(SPACE, text, start)
     parsed = yield from decode(text, start, max_depth)
+    if parsed is None and closed:
+        parsed = yield from _written_twice(text, start, max_depth)
     if parsed is None:
         parsed = yield from _mend(text, start, closed, body_keys, known_keys, max_depth)
     if may_hold_surrogates(text, start, parsed.end):
@@ -103,6 +107,17 @@ def parsing(
 
 
 parse = at_once(parsing)
+
+
+def _written_twice(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
+    """An object or a list in which each quote is escaped, and nothing else: it is a string without its quotes."""
+    # https://github.com/sgl-project/sglang/pull/12456
+    if _ESCAPED.match(text, start) is None or _ALL_ESCAPED.fullmatch(text, start) is None:
+        return None
+    inner = yield from decode(text[start:].replace('\\"', '"'), 0, max_depth)
+    if inner is None or inner.steps:
+        return None
+    return Parsed(inner.value, len(text), ("escaped_twice",))
 
 
 def _without_surplus(text: str, parsed: Parsed) -> Parsed:

@@ -45,6 +45,8 @@ _LABELS = (
     "Function call:",
     "function_call:",
     "Tool:",
+    "**Tool Call:**",
+    "TOOL_CALL:",
 )
 # A fence that lost its marks: the info string is all that is left of it.
 _LOST = ("</TOOLCALL>", "[/TOOL_CALLS]", "[/TOOL_CALL]", "[END_TOOL_REQUEST]", "<|/tool_call|>")
@@ -126,7 +128,7 @@ def _values(cur: Cursor, context: Context, opening: Opening) -> Steps:
         found.append(parsed)
         surplus = yield from read_surplus(cur)
         found[-1] = evolve(parsed, steps=(*parsed.steps, *surplus))
-        goes_on = yield from _goes_on(cur)
+        goes_on = yield from _goes_on(cur, opening)
         if not goes_on:
             return found
         # A log, a record on each line, must not wait for its last one.
@@ -139,13 +141,15 @@ def _standing(parsed: Parsed, context: Context, opening: Opening) -> Turns[None]
     yield from checking((yield from _drafts(parsed, context, "bare", opening)), context)
 
 
-def _goes_on(cur: Cursor) -> Steps:
+def _goes_on(cur: Cursor, opening: Opening) -> Steps:
     """Move to the next value, if one follows; whether it has a `line` of its own."""
     yield from _comments(cur)
     cur.anchor = start = cur.offset
     found = "line" if "\n" in (yield from cur.match(_SPACE, _MOST_SPACE)) else "more"
     yield from cur.ws()
-    if (yield from cur.lits((",", ";"))):
+    # What stood before the first may stand before each of them.
+    label = (opening.marker,) if opening.marker.endswith(":") else ()
+    if (yield from cur.lits((",", ";", *label))):
         found = "more"
         yield from cur.ws()
     if (yield from cur.peek(1)) != "{":
