@@ -45,7 +45,6 @@ _LABELS = (
     "Function call:",
     "function_call:",
     "Tool:",
-    "**Tool Call:**",
     "TOOL_CALL:",
 )
 # A fence that lost its marks: the info string is all that is left of it.

@@ -1,6 +1,8 @@
 """Calls between markers in square brackets, and Functionary's tokens.
 
     Qwen3        ( "[Tool call:" | "[Calling tool:" ) NAME [ "(" [ object ] ")" ] "]"
+    the same     "Calling tool:" NAME "(" object ")"
+    MiniMax M2   "[Calling tool=" NAME { KEY "=" string } "]"
     OpenClaw     "[Tool Call:" NAME [ "(ID:" ID ")" ] "]" "Arguments:" object
     LM Studio    "[TOOL_REQUEST]" ( object | NAME object ) ( "[END_TOOL_REQUEST]" | "[TOOL_REQUEST_END]" )
     TOOL_CALL    "[TOOL_CALL]" ( arrows | object ) "[/TOOL_CALL]"
@@ -39,6 +41,8 @@ _NAME = re.compile(r"[\w.:/-]*")
 _KEY = re.compile(r"[\w-]*")
 _ARROWS_END = "[/TOOL_CALL]"
 _CALLINGS = ("[Tool call:", "[Tool Call:", "[Calling tool:")
+_PAIRS = '[Calling tool="'
+_BARE = "Calling tool: "
 _ARGUMENTS = "Arguments:"
 _ID = re.compile(r"[\w .:|-]*")
 # MiniMax M2: https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/1177
@@ -210,13 +214,17 @@ def _single(cur: Cursor, pieces: Taken) -> Steps:
 def _parse_calling(
     cur: Cursor, context: Context, opening: Opening, _: Arguments
 ) -> Generator[Draft | None, None, None]:
-    cur.pos += len(opening.marker)
+    is_bare = opening.marker.startswith(_BARE)
+    cur.pos += len(_BARE if is_bare else opening.marker)
     yield from cur.ws()
     name: str = yield from cur.match(_NAME, 128)
     found = context.resolve(name, aliases=False) if name else None
     # Words stand there as well: `[Tool call: see below]`.
     if found is None:
         raise Reject("unknown_tool", name=name)
+    if opening.marker == _PAIRS:
+        yield (yield from _with_pairs(cur, context, found))
+        return
     yield from cur.ws()
     payload = Payload(value={})
     if (yield from cur.lit("(ID:")):
@@ -226,10 +234,42 @@ def _parse_calling(
             raise Reject("no call")
     elif (yield from cur.lit("(")):
         payload = yield from _object(cur, context, opening, found[0])
-    if not (yield from cur.lit("]")):
+    if not is_bare and not (yield from cur.lit("]")):
         raise Reject("no call")
+    if is_bare and not ((yield from cur.at_end()) or (yield from _goes_on(cur))):
+        raise Reject("text after the call", attempted=True)
     payload = (yield from _object_behind(cur, context, opening, found[0])) or payload
     yield from (yield from named_drafts(cur, context, name, payload, "hermes"))
+
+
+def _goes_on(cur: Cursor) -> Steps:
+    """Whether another call may come next."""
+    return (yield from cur.starts(_BARE)) or (yield from cur.peek(1)) in ("[", "<")
+
+
+def _with_pairs(cur: Cursor, context: Context, found: tuple[Tool, tuple[str, ...]]) -> Steps:
+    """`[Calling tool="NAME" KEY="value"]`, behind the name: without a pair it only says what is called."""
+    # https://github.com/raullenchai/Rapid-MLX/blob/main/tests/test_tool_parsers.py
+    tool, mends = found
+    schema = context.schema(tool)
+    yield from _expect(cur, '"')
+    values: dict[str, Any] = {}
+    while True:
+        is_apart = (yield from cur.ws()) > 0
+        if (yield from cur.lit("]")):
+            break
+        key = yield from cur.match(_KEY, 128)
+        is_key = is_apart and key in schema.properties and key not in values
+        if not is_key or not (yield from cur.lit("=")) or (yield from cur.peek(1)) not in ('"', "'"):
+            raise Reject("no pair", attempted=bool(values))
+        values[key] = yield from _value(cur)
+    if not values:
+        raise Reject("no arguments")
+    if (yield from cur.at_end()) and cur.cut:
+        raise Reject("cut", attempted=True)
+    adapted = yield from cur.work(schema.adapting(values))
+    mends = (*mends, *adapted.mends)
+    return Draft(name=tool.name, tool=tool, arguments=adapted.arguments, form="hermes", mends=mends)
 
 
 def _object_behind(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps:
@@ -309,11 +349,13 @@ ARROWS = Dialect(
 )
 # What Qwen3 makes of a history without a template for calls; the first is oMLX's, the second vLLM-MLX's:
 # https://github.com/jundot/omlx/issues/159 https://github.com/waybarrios/vllm-mlx/pull/15
+# What MiniMax M2 makes of it at few bits: https://github.com/raullenchai/Rapid-MLX/blob/main/tests/test_tool_parsers.py
 CALLING_TOOL = Dialect(
     id="calling_tool",
     family="calling_tool",
     level="C",
-    openers=lambda _context: _CALLINGS,
+    openers=lambda _context: (*_CALLINGS, _PAIRS),
+    line_openers=lambda context: tuple(f"{_BARE}{name}(" for name in context.tools.names),
     parse=_parse_calling,
     results=("[Tool Result for ID ",),
     carriers=("", "tool_call", "tool"),
