@@ -45,6 +45,7 @@ MOST_WORDS = 500
 """How much a message says beside its calls: more is a page or a file."""
 _CALLS = 50
 """How many calls are looked at in one turn."""
+_BREAK = re.compile(r"[\x00-\x1f]")
 _PARALLEL = "multi_tool_use.parallel"
 
 
@@ -263,6 +264,9 @@ def renaming(arguments: dict[str, Any], schema: ToolSchema) -> Turns[tuple[dict[
     for count, (key, value) in enumerate(arguments.items(), 1):
         if not count % TURN:
             yield
+        # A key is a word: a line break in it shows that something in it was lost.
+        if key not in schema.properties and _BREAK.search(key):
+            raise Reject("not a key", attempted=True)
         target, found = resolve_parameter(key, schema, taken)
         under[target] = value
         taken.add(target)

@@ -197,7 +197,7 @@ def _without_end_tokens(line: str) -> tuple[str, bool]:
 
 def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
     """Whether an opener of this evidence level stands in a quotation, or in running text unless `inline` allows it."""
-    if _opens_quotation(opening.before):
+    if _opens_quotation(opening.before) or _inside_call(opening.before):
         return True
     if level == "A":
         return False
@@ -215,6 +215,27 @@ def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
     if level == "C" and opening.fence is None and _inside_markup(opening):
         return True
     return _LIST_ITEM.match(line) is not None or (not inline and stands_in_words(opening))
+
+
+_FAMILY = r"(?:[A-Za-z][\w.-]{0,30}[:|]|[|｜‖]{1,2}\w{1,8}[|｜‖]{1,2})?"
+_OPEN = re.compile(
+    r"<\|tool_arg:value\|>|<\|open\|>(?:argument|call)\s[^<>\n]{1,160}<\|sep\|>|\]<\]minimax\[>\[<[\w-]{1,64}>"
+    rf"|(?<![ \t`'\"“‘(\w])<{_FAMILY}"
+    r"(?:(?:parameter|invoke|function)(?:=|\s)[^<>\n]{1,160}|(?:longcat_)?arg_value)>"
+)
+"""What opens a value, or a call, in the forms that write values as they are; in prose it is rather talked about."""
+_ENDED = re.compile(
+    r"</[^<>\n]{0,40}(?:parameter|arg_value|invoke|function)|<\|close\|>(?:argument|call)|<\|tool_arg:end|\]<\]minimax\[>\[</"
+)
+_MAY_OPEN = ("parameter", "invoke", "function", "arg_value", "<|open|>", "tool_arg", "minimax[")
+
+
+def _inside_call(before: str) -> bool:
+    """Whether a call stands open here that nobody has taken: what it holds is data, whatever broke it."""
+    if not any(word in before for word in _MAY_OPEN):
+        return False
+    opened = [found.end() for found in _OPEN.finditer(before)]
+    return bool(opened) and _ENDED.search(before, opened[-1]) is None
 
 
 def indents_code(before: str, *, below_keys: bool = True) -> bool:

@@ -308,6 +308,9 @@ class _Value:
         # Of closers that its text mentions, the one in front of its own may be mentioned as well.
         if ends_with_token(raw) or (is_damaged and (not raw.strip() or END_IN_TEXT.search(raw))):
             yield from doubt(self.cur)
+        # What is left of its own closer may be the last of it: `a</paramter>`.
+        if how in _UNCLOSED and _ends_in_half_a_tag(raw):
+            yield from doubt(self.cur)
 
     def _at_run(self, tag: str) -> Steps:
         """Closers that stand together: what they come to where one is damaged, nothing where none is."""
@@ -460,6 +463,9 @@ MEND_OF_END = {
 """What it took to end a value."""
 MENDED = MEND_OF_END.keys() - {"loose"}
 """Where a closer is damaged: a value that is nothing but closers is in doubt."""
+_UNCLOSED = frozenset({"by_call", "by_end", "by_next"})
+"""Where nothing stands that is a closer of the value."""
+_HALF = re.compile(r"(?:</|<\|)[^\s<]{1,48}<?\Z")
 _LAST_TAG = re.compile(r"</([A-Za-z_][\w.:-]{0,127})\s*>\Z")
 
 
@@ -468,6 +474,15 @@ def _ends_with_closer(text: str) -> bool:
     # As much as the longest tag that counts (`_LAST_TAG`).
     found = _LAST_TAG.search(text.rstrip()[-140:])
     return found is not None and text.count(f"<{found.group(1)}") < text.count(f"</{found.group(1)}")
+
+
+def _ends_in_half_a_tag(text: str) -> bool:
+    """Whether its last sign ends a tag, and not that of an element which the text opens."""
+    end = text[-200:].rstrip()
+    if not end.endswith(">"):
+        return _HALF.search(end) is not None
+    found = _LAST_TAG.search(end)
+    return found is None or f"<{found.group(1)}" not in text
 
 
 def last_tag(text: str) -> str:

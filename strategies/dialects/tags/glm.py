@@ -306,10 +306,12 @@ def _pair(cur: Cursor, call: Call, written: str, kind: str, way: Way, arguments:
     yield from read_parameter(cur, call, key, kind, way, arguments, shown=not mends)
     # A lost opener, and the tag in the text: one of the two may be the other
     # (https://github.com/vllm-project/vllm/issues/49248).
-    if opened != 1 and any(_MENTIONED.search(text) for text in call.texts.get(key, ())):
+    if opened != 1 and any(_MENTIONED.search(text) or _BEGUN.match(text) for text in call.texts.get(key, ())):
         yield from doubt(cur)
 
 
+_BEGUN = re.compile(r"\s*+(?:<|\S{0,40}?>)")
+"""What may be left of the value's own opener."""
 _MENTIONED = re.compile(rf"<(?:\w{{1,16}}[|:]|longcat_)?{_ARG}value|<\|tool_arg:value")
 
 

@@ -10,6 +10,7 @@ opener may be missing, though not damaged: its closer has the name. Bounds: node
 """
 
 import re
+from collections import Counter
 from collections.abc import Generator
 from typing import Any
 
@@ -175,12 +176,22 @@ def _unopened(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     if match is None or not match.group(1) or match.group(2) not in call.schema.properties:
         yield from doubt(cur, "value not opened")
     key, text = match.group(2), pieces.text().strip()
-    if key in text[: len(key) + 1]:
+    if key in text[: len(key) + 1] or _is_left_of(key, text):
         yield from doubt(cur, "value not opened")
     cur.pos += len(match.group())
     call.mends.append("value_tag")
     yield from cur.work(call.storing(key, text))
     show_value(call, key, arguments)
+
+
+def _is_left_of(key: str, text: str) -> bool:
+    """Whether the text begins with what may be left of its opener: `d<ir>` or `<pth>`."""
+    begun = text[: len(key) + 5]
+    return ">" in begun and (Counter(key) - Counter(begun)).total() <= _LOST
+
+
+_LOST = 2
+"""So many letters of a name may be lost where it is still told by the others."""
 
 
 def _storing(call: Call, key: str, node: Node, prop: Prop) -> Turns[None]:

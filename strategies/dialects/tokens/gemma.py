@@ -455,6 +455,9 @@ def _bare(cur: Cursor, call: _Call, key: str) -> Steps:
         if sign != "{" and (sign == "," or not depth) and (yield from _is_end(cur, call, key, body=prop.body)):
             if depth:
                 raise Reject("value not closed", attempted=True)
+            # A part of a mark: a value has lost the rest of its own.
+            if "<|" in sink.raw[:4] or "|>" in sink.raw[-4:]:
+                raise Reject("value not closed", attempted=True)
             yield from call.store(cur, key, _unquoted(sink.raw if prop.body else sink.raw.strip(), prop), sink)
             return
         if sign != "{" and cur.offset == start:  # the call's brace or a comma in the place of a quote
