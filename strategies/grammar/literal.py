@@ -219,15 +219,16 @@ def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
 
 _FAMILY = r"(?:[A-Za-z][\w.-]{0,30}[:|]|[|｜‖]{1,2}\w{1,8}[|｜‖]{1,2})?"
 _OPEN = re.compile(
-    r"<\|tool_arg:value\|>|<\|open\|>(?:argument|call)\s[^<>\n]{1,160}<\|sep\|>|\]<\]minimax\[>\[<[\w-]{1,64}>"
+    r"<\|tool_(?:arg:value|arg:start|call:start)\|>|<\|open\|>(?:argument|call)\s[^<>\n]{1,160}<\|sep\|>|\]<\]minimax\[>\[<[\w-]{1,64}>"
     rf"|(?<![ \t`'\"“‘(\w])<{_FAMILY}"
-    r"(?:(?:parameter|invoke|function)(?:=|\s)[^<>\n]{1,160}|(?:longcat_)?arg_value)>"
+    r"(?:(?:parameter|invoke|function(?:_call)?|call_record)(?:=|\s)[^<>\n]{1,160}|(?:longcat_)?arg_value)>"
 )
 """What opens a value, or a call, in the forms that write values as they are; in prose it is rather talked about."""
 _ENDED = re.compile(
-    r"</[^<>\n]{0,40}(?:parameter|arg_value|invoke|function)|<\|close\|>(?:argument|call)|<\|tool_arg:end|\]<\]minimax\[>\[</"
+    r"</[^<>\n]{0,40}(?:parameter|arg_value|invoke|function|call_record)"
+    r"|<\|close\|>(?:argument|call)|<\|tool_(?:arg|call):end|\]<\]minimax\[>\[</"
 )
-_MAY_OPEN = ("parameter", "invoke", "function", "arg_value", "<|open|>", "tool_arg", "minimax[")
+_MAY_OPEN = ("parameter", "invoke", "function", "call_record", "arg_value", "<|open|>", "<|tool_", "minimax[")
 
 
 def _inside_call(before: str) -> bool:

@@ -437,7 +437,14 @@ class Candidate:
             return False
         # A parameter that is missing and yet named stands in the value before it, whose end was lost.
         told = dumps(given)
-        return not any(name in told for name in self._context.schema(tool).required if name not in given)
+        schema = self._context.schema(tool)
+        # So may any, in a text where the tool takes none.
+        texts = [value for key, value in given.items() if isinstance(value, str) and not schema.prop(key).is_string]
+        return not any(
+            name in told if name in schema.required else any(name in text for text in texts)
+            for name in (*schema.required, *schema.properties)
+            if name not in given
+        )
 
     def _emit_live(self, name: str, json: str | None) -> bool:
         if json is not None:

@@ -254,6 +254,16 @@ def test_damaged_markup_changes_no_value(seed: int) -> None:
     assert outcomes["right"] > 400, "many of them are read all the same"
 
 
+def test_a_number_that_holds_another_parameter_is_not_told_in_vain() -> None:
+    said = (
+        '<minimax:tool_call>\n<invoke name="bash">\n<parameter name="command">ls</parameter>\n'
+        '<parameter name="timeout">7</parameter>\n<{} name="description">List.</parameter>\n</invoke>\n'
+        "</minimax:tool_call>"
+    )
+    assert len(read(said.format("parameter"), tools=AGENT_TOOLS).calls) == 1
+    assert told_in_vain(said.format("paramter"), AGENT_TOOLS) == []
+
+
 def test_every_dialect_is_damaged() -> None:
     forms = {form.id for form in (*TAG_FORMS, *DATA_FORMS)}
     assert forms | ELSEWHERE == {dialect.id for dialect in TABLE}

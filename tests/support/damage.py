@@ -511,10 +511,33 @@ def _mark_damages(rng: random.Random, call: _Written) -> Iterator[tuple[str, str
             yield "lines as they are", text[:start] + lines + text[end:]
 
 
+def _letter_damages(rng: random.Random, made: Tool, call: _Written) -> Iterator[tuple[str, str]]:
+    """A letter of the markup lost, doubled or exchanged with the next, or a sign of it lost: a few of each call.
+
+    Names and values stay as they are: misspelt, they are what the model wrote.
+    """
+    text = call.text
+    held = {at for start, end, _ in call.values for at in range(start, end)}
+    for word in ("true", "false", made.name, *made.parameters["properties"]):
+        held.update(at for found in re.finditer(re.escape(word), text) for at in range(*found.span()))
+    places = [at for at, sign in enumerate(text) if at not in held and (sign.isalpha() or sign in "<>/|｜_")]
+    for at in rng.sample(places, min(_LETTERS, len(places))):
+        shown = f"{text[at]} at {at}"
+        yield f"lost {shown}", text[:at] + text[at + 1 :]
+        if text[at].isalpha():
+            yield f"doubled {shown}", text[: at + 1] + text[at:]
+            if at + 1 in places and text[at + 1] != text[at]:
+                yield f"exchanged {shown}", text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+
+
+_LETTERS = 6
+
+
 def _damages(
     rng: random.Random, form: Form, made: Tool, arguments: dict[str, Any], call: _Written
 ) -> Iterator[tuple[str, str]]:
     yield from _closer_damages(rng, call, list(arguments)) if form.is_tags else _mark_damages(rng, call)
+    yield from _letter_damages(rng, made, call)
     for space in rng.sample(_NAMESPACES, 3):
         yield f"namespace {space}", _written(form, made, arguments, space=space).text
 

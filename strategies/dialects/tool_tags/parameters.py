@@ -105,6 +105,9 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
         nests = not prop.is_string and not way.lenient and bool(prop.types & {"object", "array"})
         how = yield from read_value(cur, call, written, body=prop.body, way=way, sink=sink, nests=nests)
     call.last_body = written if prop.body else None
+    # A name that is no parameter's, closed under another one: which of the two was meant is not told.
+    if how in _CLOSED_AS_OTHER and call.schema.properties and key not in call.schema.properties:
+        yield from doubt(cur)
     if how != "closed":
         call.mends.append("document_closed_by_next" if how == "by_next" and prop.body else MEND_OF_END[how])
     call.is_closed = how == "swapped"
@@ -115,6 +118,9 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
         if repeated or call.is_spoilt:
             raise Reject("parameter given twice")
         yield from cur.work(sink.closing(call.values[key]))
+
+
+_CLOSED_AS_OTHER = frozenset({"foreign", "loose", "swapped"})
 
 
 def _keep(cur: Cursor, call: TagCall, key: str, sink: Sink) -> Turns[None]:
