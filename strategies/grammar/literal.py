@@ -219,9 +219,9 @@ def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
 
 _FAMILY = r"(?:[A-Za-z][\w.-]{0,30}[:|]|[|｜‖]{1,2}\w{1,8}[|｜‖]{1,2})?"
 _OPEN = re.compile(
-    r"<\|tool_(?:arg:value|arg:start|call:start)\|>|<\|open\|>(?:argument|call)\s[^<>\n]{1,160}<\|sep\|>|\]<\]minimax\[>\[<[\w-]{1,64}>"
+    r"<\|tool_(?:arg:value|arg:start|call:start)\|>|<\|open\|>(?:argument|call)\s[^<>\n]{1,160}(?=<)|\]<\]minimax\[>\[<[\w-]{1,64}>"
     rf"|(?<![ \t`'\"“‘(\w])<{_FAMILY}"
-    r"(?:(?:parameter|invoke|function(?:_call)?|call_record)(?:=|\s)[^<>\n]{1,160}|(?:longcat_)?arg_value)>"
+    r"(?:(?:parameter|invoke|function(?:_call)?|call_record)(?:=|\s)[^<>\n]{1,160}|(?:longcat_)?arg_value)(?:>|(?=<))"
 )
 """What opens a value, or a call, in the forms that write values as they are; in prose it is rather talked about."""
 _ENDED = re.compile(

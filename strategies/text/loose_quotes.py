@@ -17,6 +17,8 @@ __all__ = ["may_be_torn", "with_escaped_quotes"]
 _BLANK = re.compile(r"\\[nrt]")
 _ESCAPE_IN_WORD = re.compile(r"(?<!\\)\w\\[trbfv]\w")
 """Beside quotes that were not escaped it is as likely a backslash that was not: of a path or a pattern."""
+_LOST_QUOTE = re.compile(r'["“”] ?+, ?+[\w.-]++["“”] ?+:')
+"""A member whose name has lost the quote in front of it: `a", path": "b`."""
 _LONGEST_NAME = 80
 _FOREIGN = '<|"|>'
 """Gemma's quotes are no part of a text."""
@@ -27,7 +29,7 @@ def may_be_torn(body: str, quote: str, names: Iterable[str] = ()) -> Turns[bool]
     if len(body) > LONG:
         yield
     plain = _BLANK.sub(" ", body).strip()
-    if _ESCAPE_IN_WORD.search(body) is not None:
+    if _ESCAPE_IN_WORD.search(body) is not None or _LOST_QUOTE.search(plain) is not None:
         return True
     if _FOREIGN in body or _is_torn_at_edge(plain, quote) or _is_torn_at_edge(plain[::-1], quote):
         return True

@@ -238,7 +238,8 @@ def _parse_cwm(cur: Cursor, context: Context, opening: Opening, _: Arguments) ->
     text = yield from _cwm_body(cur)
     schema = context.schema(tool)
     # What names a parameter in quotes is an object, whatever its beginning has become.
-    if text.lstrip()[:1] in ("{", '"', "'") or any(f'"{name}"' in text for name in schema.properties):
+    heads = ("{", '"', "'", *(f'{name}"' for name in schema.properties))
+    if text.lstrip().startswith(heads) or any(f'"{name}"' in text for name in schema.properties):
         draft = yield from cur.work(_cwm_object(tool, schema, text))
         yield evolve(draft, mends=(*mends, *draft.mends))
         return

@@ -294,11 +294,16 @@ def _end_of(cur: Cursor) -> Steps:
     yield from cur.match(_WORD, 16)
     is_tag = yield from _separated(cur)
     yield from cur.ws()
-    follows = yield from cur.peek(2)
+    follows = yield from cur.peek(_MARK)
     cur.back(start)
     cur.anchor = None
     # Words behind it show that the value goes on; more markup leaves open which of the tags was written wrongly.
-    return "doubt" if is_tag and follows in ("", "<|", "</") else ""
+    return "doubt" if is_tag and (not follows or follows.startswith(_MARKS)) else ""
+
+
+_MARKS = ("<|", "</", "|open", "open|")
+"""What more markup begins with, also where a sign of its own was lost."""
+_MARK = max(map(len, _MARKS))
 
 
 def _tag_ahead(cur: Cursor) -> Steps:
