@@ -57,6 +57,8 @@ _WRAPPERS = (
     "use_tool",
     "call_tool",
 )
+_FUNCTION = "<function>"
+"""On a line of its own it opens other forms as well."""
 _WRONG_CLOSERS = (
     "</think>",
     "</tool_response>",
@@ -303,7 +305,10 @@ HERMES = Dialect(
     id="hermes",
     family="tool_call",
     level="B",
-    openers=lambda _context: (*(f"<{wrapper}>" for wrapper in _WRAPPERS), "<tool_call "),
+    openers=lambda _context: (*(f"<{wrapper}>" for wrapper in _WRAPPERS), _FUNCTION, "<tool_call "),
+    # As WebLLM asks Llama 3.1 for it:
+    # https://github.com/mlc-ai/web-llm/blob/main/examples/function-calling/function-calling-manual/src/function_calling_manual.ts
+    line_openers=lambda _context: (_FUNCTION,),
     parse=_parse,
     results=("<tool_response>",),
     models=("qwen2.5*", "qwen3*", "qwq*", "hermes*", "granite-4*", "ernie*", "mimo*", "jan*"),
