@@ -17,8 +17,10 @@ __all__ = ["may_be_torn", "with_escaped_quotes"]
 _BLANK = re.compile(r"\\[nrt]")
 _ESCAPE_IN_WORD = re.compile(r"(?<!\\)\w\\[trbfv]\w")
 """Beside quotes that were not escaped it is as likely a backslash that was not: of a path or a pattern."""
-_LOST_QUOTE = re.compile(r'["“”] ?+, ?+[\w.-]++["“”] ?+:')
-"""A member whose name has lost the quote in front of it: `a", path": "b`."""
+_LOST_QUOTE = re.compile(r'["“”] ?+, ?+(?:[\w.-]++["“”] ?+:|["“”][\w.-]++["“”]\w++ ?+: ?+["“”])')
+"""A member whose name has lost the quote in front of it, or has one inside: `a", path": "b`, `a", "pat"h: "b`."""
+_GLUED = re.compile(r"""\w(["“”'])[A-Za-z_]\w*+ ?+= ?+\1""")
+"""Two arguments that have lost what stood between them: `title="a"code="b"`."""
 _LONGEST_NAME = 80
 _FOREIGN = '<|"|>'
 """Gemma's quotes are no part of a text."""
@@ -29,7 +31,7 @@ def may_be_torn(body: str, quote: str, names: Iterable[str] = ()) -> Turns[bool]
     if len(body) > LONG:
         yield
     plain = _BLANK.sub(" ", body).strip()
-    if _ESCAPE_IN_WORD.search(body) is not None or _LOST_QUOTE.search(plain) is not None:
+    if any(pattern.search(plain) for pattern in (_LOST_QUOTE, _GLUED)) or _ESCAPE_IN_WORD.search(body) is not None:
         return True
     if _FOREIGN in body or _is_torn_at_edge(plain, quote) or _is_torn_at_edge(plain[::-1], quote):
         return True
