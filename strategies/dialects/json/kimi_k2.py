@@ -43,6 +43,7 @@ _CANONICAL = re.compile(r"(?:functions\.)?([^\s:][^\s]*?)\s*:\s*[0-9]+")
 # that way; K2.5 writes `functionsread3` by itself. https://github.com/exo-explore/exo/issues/2281
 # https://github.com/sgl-project/sglang/issues/21377
 _FUNCTIONS = "functions."
+_BLANKS = re.compile(r"[ \t]*")
 _DIGITS = re.compile(r"[0-9]*")
 _PREFIX = re.compile(r"functions[._]?")
 _COUNTER = re.compile(r"[:_.]?[0-9]*")
@@ -107,7 +108,7 @@ def _parse_stripped(
         payload = yield from read_arguments(cur, context, opening, stops, tool=context.find(name))
         surplus = yield from read_surplus(cur)
         # Nothing else tells where an object ends: behind one that a stray quote has closed stands its other half.
-        if (yield from cur.peek(1)) in ('"', "'", ",", ":"):
+        if (yield from _goes_on(cur)):
             raise Reject("more of the object", attempted=True)
         found += with_mends((yield from named_drafts(cur, context, name, payload, "function")), surplus)
         yield from cur.ws()
@@ -116,6 +117,16 @@ def _parse_stripped(
         yield from cur.ws()
         marker = yield from _next_of(cur, _ids(context))
     yield from found
+
+
+def _goes_on(cur: Cursor) -> Steps:
+    """Whether a quote or a separator follows in the line."""
+    cur.anchor = start = cur.offset
+    yield from cur.match(_BLANKS, 8)
+    behind = yield from cur.peek(1)
+    cur.back(start)
+    cur.anchor = None
+    return behind in ('"', "'", ",", ":")
 
 
 def _next_of(cur: Cursor, markers: tuple[str, ...]) -> Steps:
