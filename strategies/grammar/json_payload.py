@@ -54,6 +54,7 @@ _STRING_END = re.compile(r"[^\n\"']*+[\"']\s*+[}\]]")
 _LONGEST_REST = 256
 _TOKEN_IN_VALUE = re.compile(r"\s*+<\|[\w/]{1,24}\|>[\"']\s*+[,:}\]]")
 """A token with the end of a string behind it stood inside that string."""
+_TOKEN_BEFORE_WORDS = re.compile(r"<\|(?!\w*(?:end|eot|eom))\w{1,32}\|>[ \t]+[\w\\\"']")
 _LONGEST_TOKEN = 48
 _LINE_END = re.compile(r"\n|<\||\[TOOL_CALLS\]|</s>")
 # As much as has to be held back while the end of the line may have begun.
@@ -247,9 +248,11 @@ def read_end(cur: Cursor, closers: tuple[str, ...]) -> Steps:
         yield from cur.match(_SURPLUS, 16)
         if (yield from cur.lits(closers)) or ((yield from cur.at_end()) and not cur.cut):
             return ("surplus_braces",)
-    # Another tag in the closer's place: whoever reads on says what that is.
+    # Another tag in the closer's place: whoever reads on says what that is. A token that opens something, with words
+    # behind it, stood inside a string that a quote has ended.
     elif (yield from cur.peek(1)) == "<":
-        return ("call_closer_missing",)
+        if not _TOKEN_BEFORE_WORDS.match((yield from cur.peek(_LONGEST_TOKEN))):
+            return ("call_closer_missing",)
     raise Reject("text after the object", attempted=True)
 
 
