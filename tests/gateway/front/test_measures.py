@@ -267,7 +267,7 @@ def test_a_call_that_arrived_is_told_with_its_score_and_its_doubts() -> None:
     }
 
 
-@pytest.mark.parametrize("reason", SKIPPED)
+@pytest.mark.parametrize("reason", sorted(SKIPPED))
 def test_what_was_left_alone_on_purpose_is_no_error(reason: Reason) -> None:
     found = measured(attempted=(refused(reason),))
     assert found.counts[("transform_skips_total", reason)] == 1
