@@ -104,14 +104,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two processes more than there are cores, as tests of programs wait, one more without these, and none more for few
-    tests, as each has to begin; none for files that were named.
+    """Two processes more than there are cores, as tests of programs wait, one more without these; none for files that
+    were named.
     """
     named = [argument.partition("::")[0] for argument in config.args]
     if all(Path(name).is_file() for name in named):
         return 0
     waiting = 1 if "not system" in config.option.markexpr else 2
-    return len(os.sched_getaffinity(0)) + (0 if config.getoption("--near") else waiting)
+    return len(os.sched_getaffinity(0)) + waiting
 
 
 @cache
