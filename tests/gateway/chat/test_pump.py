@@ -211,3 +211,26 @@ async def test_a_lane_changes_nothing_but_what_an_event_costs(
     for texts, with_lane, without in zip(answers, *found, strict=True):
         assert with_lane == without, texts
     assert held > len(answers) / 2, "too few to show anything"
+
+
+async def test_what_a_lane_holds_is_told_before_a_stream_breaks_off(
+    upstream: FaultyUpstream, gateway: Any, client: Any
+) -> None:
+    way = ROUTES["chat"]
+    words = ["I ", "will ", "look", " now", " and ", "then "]
+
+    async def script(connection: Connection, received: Received) -> None:
+        del received
+        await connection.send(EVENT_HEAD)
+        for at, word in enumerate(words):
+            await connection.send_chunked(way.word(at, word), last=False)
+            await asyncio.sleep(0.005)
+        await connection.close()
+
+    upstream.script = script
+    running = await gateway(upstream.url, STRATEGY_RULES="bench=recovery")
+    async with client.post(running.url + way.path, json=way.ask(True)) as response:
+        told = await response.read()
+    *events, last = [json.loads(each[6:]) for each in told.split(b"\n\n") if each.startswith(b"data: {")]
+    assert "".join(each["choices"][0]["delta"]["content"] for each in events) == "".join(words)
+    assert "error" in last
