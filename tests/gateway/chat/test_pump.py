@@ -225,7 +225,6 @@ async def test_what_a_lane_holds_is_told_before_a_stream_breaks_off(
         for at, word in enumerate(words):
             await connection.send_chunked(way.word(at, word), last=False)
             await asyncio.sleep(0.005)
-        await connection.close()
 
     upstream.script = script
     running = await gateway(upstream.url, STRATEGY_RULES="bench=recovery")
