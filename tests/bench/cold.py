@@ -155,8 +155,8 @@ class Used:
 
 
 @contextmanager
-def started() -> Iterator[tuple[int, Used]]:
-    """A gateway with nothing to do, and what it had used when it was ready."""
+def started(**settings: str) -> Iterator[tuple[int, Used, int]]:
+    """A gateway with nothing to do, what it had used when it was ready, and its port."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         environ = {
@@ -166,6 +166,7 @@ def started() -> Iterator[tuple[int, Used]]:
             "METRICS_PORT": "0",
             "STORE_URL": f"sqlite:///{folder}/store.db",
             "LOG_FORMAT": "json",
+            **settings,
         }
         with log.open("wb") as written:
             command = [sys.executable, "-m", "gateway", "serve"]
@@ -176,7 +177,9 @@ def started() -> Iterator[tuple[int, Used]]:
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < due, log.read_text()
                 time.sleep(0.01)
-            yield process.pid, Used.by(process.pid)
+            used = Used.by(process.pid)
+            [ready] = [line for line in log.read_bytes().splitlines() if b'"gateway_started"' in line]
+            yield process.pid, used, int(json.loads(ready)["url"].rpartition(":")[2].partition("/")[0])
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
@@ -184,7 +187,7 @@ def started() -> Iterator[tuple[int, Used]]:
 
 def idle(seconds: float = IDLE_S) -> dict[str, float]:
     """A start, and what one second of nothing costs afterwards."""
-    with started() as (pid, ready):
+    with started() as (pid, ready, _):
         time.sleep(SETTLES_S)
         before = Used.by(pid)
         time.sleep(seconds)

@@ -121,7 +121,7 @@ class _Peer(asyncio.Protocol):
         if b"chunked" in head:
             is_whole = self._held.endswith(LAST_CHUNK)
         else:
-            length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
             is_whole = len(self._held) >= head_end + len(HEAD_END) + length
         if is_whole:
             message, self._held = self._held, b""
