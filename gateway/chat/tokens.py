@@ -17,6 +17,7 @@ from gateway.request.state import RequestState
 from gateway.surfaces.port import Asked
 from gateway.traffic.absent_paths import ABSENT_STATUSES
 from gateway.traffic.routing import Route
+from gateway.traffic.token_ratios import SAMPLES
 from gateway.upstream.attempts import open_reply, upstream_headers
 from gateway.wire.chat_request import ChatRequest, renamed, texts_of
 
@@ -25,7 +26,7 @@ __all__ = ["count_tokens", "estimate", "learn_ratio", "load_ratio"]
 COUNT_PATH = "messages/count_tokens"
 TOKENIZE_PATH = "tokenize"
 RATIO_TTL_S = 30 * 86_400.0
-_SAVED_EVERY = 8
+_SAVED_EARLY = (1, 2, 4, 8, 16)
 _MOST_TOKENS = 1 << 40
 
 log = structlog.get_logger("toolgate")
@@ -83,7 +84,7 @@ def learn_ratio(state: RequestState, asked: Asked) -> Memory | None:
     name, model, ratios = state.upstream.name, asked.request.model, state.shared.token_ratios
     answers = ratios.observe(name, model, size, tokens)
     # The first answers teach most; later ones change little, and each writing is one more to the store.
-    if answers in (1, 2, 4) or (answers and answers % _SAVED_EVERY == 0):
+    if answers and (answers % SAMPLES == 0 or answers in _SAVED_EARLY):
         kept = msgspec.json.encode(ratios.known(name, model))
         return Memory(key=_key(name, model), value=kept, ttl_s=RATIO_TTL_S)
     return None

@@ -73,12 +73,14 @@ class TokenRatios:
                 kept.append(float(ratio))
 
     def observe(self, upstream: str, model: str, size: int, tokens: int) -> int:
-        """A request of so many bytes took so many tokens; how many answers have told of the pair in this process."""
+        """A request of so many bytes took so many tokens; the how manieth answer that told of the pair in this process
+        that was, 0 where it told nothing."""
         told = self._of(upstream, model)
-        if tokens > 0 and _LEAST_RATIO <= size / tokens <= _MOST_RATIO:
-            told.ratios.append(size / tokens)
-            told.answers += 1
-            told.middle = 0.0
+        if tokens <= 0 or not _LEAST_RATIO <= size / tokens <= _MOST_RATIO:
+            return 0
+        told.ratios.append(size / tokens)
+        told.answers += 1
+        told.middle = 0.0
         return told.answers
 
     def known(self, upstream: str, model: str) -> list[float]:

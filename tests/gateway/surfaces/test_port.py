@@ -394,6 +394,28 @@ async def test_tokens_are_counted_by_who_can(
     assert await metric(client, running, "toolgate_token_counts_total", source="learned") == 1
 
 
+async def test_what_answers_tell_of_tokens_is_written_now_and_then(
+    gateway: Start, upstream: FaultyUpstream, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(connection: Connection, received: Received) -> None:
+        # The second half tells figures that no tokenizer makes: of those there is nothing to write.
+        tokens = 20 if len(upstream.requests) <= 40 else 1_000_000
+        usage = {"prompt_tokens": tokens, "completion_tokens": 1}
+        await answer_json({**json.loads(answer_body("x")), "usage": usage})(connection, received)
+
+    upstream.script = script
+    running = await gateway(upstream.url, STRATEGY_RULES="*=recovery")
+    written: list[int] = []
+
+    async def remember(*_: object) -> None:
+        written.append(len(upstream.requests))
+
+    monkeypatch.setattr(type(running.shared.sessions), "remember", remember)
+    for _ in range(80):
+        await post(client, running, ask())
+    assert written == [1, 2, 4, 8, 16, 32]
+
+
 async def test_models_are_listed_in_anthropics_form_for_those_who_ask_so(
     gateway: Start, upstream: FaultyUpstream, client: aiohttp.ClientSession
 ) -> None:

@@ -411,6 +411,8 @@ def test_what_no_tokenizer_makes_is_not_learned(size: int, tokens: int) -> None:
     ratios = TokenRatios()
     assert ratios.observe("u", "m", size, tokens) == 0
     assert ratios.known("u", "m") == ratios.known("other", "m") == []
+    assert ratios.observe("u", "m", 400, 100) == 1
+    assert ratios.observe("u", "m", size, tokens) == 0, "what was learned before is not learned again"
 
 
 def test_what_another_process_has_learned_is_taken_over_and_odd_figures_are_not() -> None:
