@@ -45,7 +45,7 @@ CHAT = "/v1/chat/completions"
 
 TRUST_THIS_MACHINE = "set_real_ip_from 127.0.0.1;"
 
-pytestmark = pytest.mark.skipif(not HAS_NGINX, reason="needs nginx")
+pytestmark = [pytest.mark.system, pytest.mark.skipif(not HAS_NGINX, reason="needs nginx")]
 
 
 async def post(client: aiohttp.ClientSession, proxy: Proxy, **options: Any) -> aiohttp.ClientResponse:

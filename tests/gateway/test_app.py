@@ -277,6 +277,7 @@ class Process:
             return await self._process.wait()
 
 
+@pytest.mark.system
 async def test_o1_sigterm_lets_two_hundred_streams_end_whole(upstream):
     gate = Gate()
     upstream.script = gate.script
@@ -294,6 +295,7 @@ async def test_o1_sigterm_lets_two_hundred_streams_end_whole(upstream):
     assert sum('"event":"request_ended"' in line for line in process.log) == 200
 
 
+@pytest.mark.system
 async def test_a_second_interrupt_ends_at_once(connect, upstream):
     gate = Gate()
     upstream.script = gate.script
@@ -308,6 +310,7 @@ async def test_a_second_interrupt_ends_at_once(connect, upstream):
         writer.close()
 
 
+@pytest.mark.system
 async def test_o9_sighup_reads_the_settings_anew_and_keeps_the_old_ones_when_they_are_bad(upstream, tmp_path):
     upstream.script = answer_json(completion())
     settings = tmp_path / "env"
@@ -335,6 +338,7 @@ async def test_o9_sighup_reads_the_settings_anew_and_keeps_the_old_ones_when_the
         assert "toolgate_config_last_reload_successful 0.0" in exposition
 
 
+@pytest.mark.system
 async def test_o14_without_descriptors_requests_are_refused_and_it_recovers(upstream):
     import resource
 
@@ -538,6 +542,7 @@ import rich.console
 """
 
 
+@pytest.mark.system
 def test_nothing_is_loaded_that_only_few_ask_for() -> None:
     """Each of these takes megabytes of every worker; `rich` draws tables, and whoever wants one still gets it.
 

@@ -205,9 +205,11 @@ async def test_a_lane_changes_nothing_but_what_an_event_costs(
         for asked[:] in answers:
             async with client.post(running.url + way.path, json=way.ask(True)) as response:
                 body = re.sub(rb"call_\w+", b"call", await response.read())
-            record = await ended(log, response.headers["X-Request-Id"])
-            told.append((body, {name: record.get(name) for name in fields}))
-        found.append(told)
+            told.append((body, response.headers["X-Request-Id"]))
+        records = [await ended(log, request) for _, request in told]
+        found.append(
+            [(body, [record.get(name) for name in fields]) for (body, _), record in zip(told, records, strict=True)]
+        )
     for texts, with_lane, without in zip(answers, *found, strict=True):
         assert with_lane == without, texts
     assert held > len(answers) / 2, "too few to show anything"

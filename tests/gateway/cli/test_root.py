@@ -451,6 +451,7 @@ def test_on_a_terminal_it_says_why_it_has_not_ended_yet(count, tmp_path: Path):
     os.close(terminal)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("columns", [40, 100])
 @pytest.mark.parametrize("command", [("check", "--all"), ("settings",)])
 def test_a_table_fits_the_terminal_and_loses_no_word(command, columns):

@@ -143,6 +143,7 @@ def test_faulty_settings_are_78(store: Path) -> None:
     assert "fault: CANARY_PERCENT" in result.stderr
 
 
+@pytest.mark.system
 def test_progress_is_shown_on_a_terminal_alone(store: Path) -> None:
     seen: list[str] = []
     with on_a_terminal(settings(store), *PERIOD, "--html", "/dev/null/none") as (terminal, process):

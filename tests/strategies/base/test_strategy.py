@@ -145,6 +145,7 @@ async def ask_through(environ: Mapping[str, str], upstream: FaultyUpstream, stre
         return await ask(session, url, chat(stream=streamed, tools=TOOLS))
 
 
+@pytest.mark.system
 async def test_an_installed_strategy_reads_an_answer(site: Path, upstream: FaultyUpstream) -> None:
     upstream.script = stream(text_event("I look.\n\nCA"), text_event(CALL[2:]), event(finish="stop"), DONE)
     answer = await ask_through(environment(site, STRATEGY_RULES="*=line_calls"), upstream, streamed=True)
@@ -161,6 +162,7 @@ async def test_an_installed_strategy_reads_an_answer(site: Path, upstream: Fault
     assert json.loads("".join(call["function"].get("arguments", "") for call in calls)) == {"path": "a.py"}
 
 
+@pytest.mark.system
 def test_an_installed_strategy_may_be_named_in_a_rule(site: Path) -> None:
     assert check(environment(site, STRATEGY_RULES="*=line_calls"))[0] == 0
     code, found = check(environment(STRATEGY_RULES="*=line_calls"))
@@ -168,6 +170,7 @@ def test_an_installed_strategy_may_be_named_in_a_rule(site: Path) -> None:
     assert "line_calls" in found["faults"][0]
 
 
+@pytest.mark.system
 def test_broken_plug_ins_are_reported(broken_site: Path) -> None:
     code, found = check(environment(broken_site))
     assert code == 0
@@ -175,6 +178,7 @@ def test_broken_plug_ins_are_reported(broken_site: Path) -> None:
     assert any("broken at import" in warning for warning in found["warnings"])
 
 
+@pytest.mark.system
 async def test_broken_plug_ins_do_not_take_the_gateway_down(
     site: Path, broken_site: Path, upstream: FaultyUpstream
 ) -> None:

@@ -164,6 +164,7 @@ def test_dry_run_changes_nothing(shell: Shell, verb: str) -> None:
     assert shell.decisions == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("answer", "code", "is_killed"), [(b"y\n", 0, True), (b"n\n", 1, False)])
 def test_on_a_terminal_it_asks(shell: Shell, answer: bytes, code: int, is_killed: bool) -> None:
     shell.put(begun(CANARY, 1_000_000.0, "gateway"))
@@ -360,6 +361,7 @@ def test_a_dry_run_without_a_call_is_no_proof_that_calls_are_right(shell: Shell)
     assert (gate["met"], gate["known"]) == (False, False)
 
 
+@pytest.mark.system
 def test_a_watched_status_is_printed_again_when_it_changes(shell: Shell) -> None:
     shell.put(begun(CANARY, 1_000_000.0, "gateway"))
     command = [sys.executable, "-m", "gateway", "rollout", "status", "--watch"]

@@ -270,6 +270,7 @@ def on_a_terminal(
         process.wait(30)
 
 
+@pytest.mark.system
 def test_a_sample_is_asked_about_on_a_terminal(store):
     count = len(asyncio.run(kept(store, LabelRecord)))
     with on_a_terminal(settings(store), "label", "--sample", "50", *PERIOD, "--by", "bo") as (terminal, process):
