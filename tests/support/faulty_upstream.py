@@ -80,6 +80,8 @@ class FaultyUpstream:
         """Read on while the script runs, to see the other side leave; a script that reads for itself says no."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._faults: list[Exception] = []
+        """What scripts themselves have done wrong."""
 
     async def start(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -114,6 +116,8 @@ class FaultyUpstream:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._server is not None:
             await self._server.wait_closed()
+        if self._faults:
+            raise ExceptionGroup("a script is wrong", self._faults)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -135,6 +139,8 @@ class FaultyUpstream:
             await self.script(connection, received)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the other side left, or the test is over
+        except Exception as fault:  # noqa: BLE001 - told where the server is closed
+            self._faults.append(fault)
         finally:
             if watch is not None:
                 watch.cancel()
@@ -154,7 +160,7 @@ async def _receive(reader: asyncio.StreamReader) -> Received:
     if "content-length" in headers:
         body = await reader.readexactly(int(headers["content-length"]))
     elif headers.get("transfer-encoding") == "chunked":
-        while size := int((await reader.readline()).strip(), 16):
+        while size := int((await reader.readuntil(b"\n")).strip(), 16):  # IncompleteReadError where it breaks off
             body += (await reader.readexactly(size + 2))[:-2]
         await reader.readline()
     return Received(method=method, target=target, headers=headers, body=body)
