@@ -399,7 +399,7 @@ async def test_what_answers_tell_of_tokens_is_written_now_and_then(
 ) -> None:
     async def script(connection: Connection, received: Received) -> None:
         # The second half tells figures that no tokenizer makes: of those there is nothing to write.
-        tokens = 20 if len(upstream.requests) <= 40 else 1_000_000
+        tokens = 20 if len(upstream.requests) <= 32 else 1_000_000
         usage = {"prompt_tokens": tokens, "completion_tokens": 1}
         await answer_json({**json.loads(answer_body("x")), "usage": usage})(connection, received)
 
@@ -411,7 +411,7 @@ async def test_what_answers_tell_of_tokens_is_written_now_and_then(
         written.append(len(upstream.requests))
 
     monkeypatch.setattr(type(running.shared.sessions), "remember", remember)
-    for _ in range(80):
+    for _ in range(64):
         await post(client, running, ask())
     assert written == [1, 2, 4, 8, 16, 32]
 
