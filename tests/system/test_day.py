@@ -127,6 +127,12 @@ class Day:
         assert process.returncode == code, (line, said.decode())
         return said.decode()
 
+    async def counts(self, name: str, least: int) -> None:
+        """Wait until the judge has counted so many: workers tell it of what they served once a second or so."""
+        async with asyncio.timeout(30):
+            while json.loads(await self.run("toolgate rollout status --json"))["counts"][name] < least:  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+
     async def a_day_passes(self) -> None:
         """The hour that was recorded has been the same in each of the 24 before."""
         store = open_store(self.environ["STORE_URL"], prefix="toolgate:", timeout_ms=5000)
@@ -232,6 +238,7 @@ async def the_canary(day: Day, asked: Prometheus) -> None:
     """The report names the command, and half of the conversations are live."""
     said = await day.run("toolgate report --days 2")
     assert "Begin the canary with 50 % of the conversations" in said
+    await day.counts("dry_run_requests", 60)
     changed = await day.run(command_in(said, "toolgate rollout promote"))
     assert "dry_run -> canary at 50 %" in changed
     await asked.until('min(toolgate_rollout_state{job="toolgate",state="canary"}) == 1')
