@@ -1,8 +1,8 @@
 """What tests share: a gateway on a free port, a scripted upstream, and guards against what must not be left behind.
 
 Three tiers: `pytest -m "not cost and not system" --near` for what is near a change, `pytest -m "not system"` for
-everything within this process but what measures cost, and `pytest` for all there is. Tests of a whole folder run in
-several processes, those of named files in one, unless `-n` says otherwise.
+everything within this process, and `pytest` for all there is. Tests of a whole folder run in several processes, those
+of named files in one, unless `-n` says otherwise.
 """
 
 import os
@@ -163,9 +163,9 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Mark the tests of programs, and let two processes begin with them; leave out what takes minutes; gather cases."""
-    for marker in near.left_out(config.option.markexpr, config.args):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
-        items[:] = [item for item in items if not item.get_closest_marker(marker)]
+    if "long" not in config.option.markexpr:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     if config.getoption("--few"):
         again = [item for item in items if _goes_again(item)]
         left = set(again) - set(again[::EVERY_FEW_AGAIN])

@@ -18,7 +18,6 @@ from tests.support.near import (
     THROUGH_ALL,
     Item,
     distances,
-    left_out,
     ranks,
     spend,
     summary,
@@ -153,12 +152,3 @@ def test_what_a_test_leaves_behind_ends_with_all_that_it_had_started() -> None:
         end(children() - before)
     assert children() == before
     assert not is_alive(grandchild)
-
-
-def test_what_measures_cost_runs_in_the_full_suite_and_where_it_is_asked_for() -> None:
-    folder, file = "tests/strategies/text", str(Path(__file__))
-    assert left_out("", [folder]) == ["long"]
-    assert left_out("not system", [folder]) == ["long", "cost"]
-    assert left_out("not system", [folder, file]) == left_out("not system", [f"{file}::test_a"]) == ["long"]
-    assert left_out("cost", [folder]) == left_out("cost and not system", [folder]) == ["long"]
-    assert left_out("long", [folder]) == left_out("long or cost and not system", [folder]) == []

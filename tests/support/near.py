@@ -25,7 +25,7 @@ import pytest
 
 __all__ = [
     *("ALWAYS", "BUDGET_S", "BY_FOLDER", "DOCUMENTED", "NO_GIT", "ROOM", "ROOT", "THROUGH_ALL", "Item", "Near"),
-    *("changed_files", "distances", "left_out", "ranks", "spend", "summary", "words_of"),
+    *("changed_files", "distances", "ranks", "spend", "summary", "words_of"),
 ]
 
 ROOT = Path(__file__).parents[2]
@@ -400,17 +400,6 @@ def spend(items: Sequence[Item], words: Collection[frozenset[str]] = ()) -> list
     left_s = pay(left_s, SHARE, 1)
     pay(left_s, OWN_SHARE, 1)
     return [item for cases in ordered for item in _some(cases, numbers[cases[0].function], words)]
-
-
-def left_out(expression: str, arguments: Sequence[str]) -> list[str]:
-    """The markers of tests that run only where they are asked for, by what was asked with `-m` and of which places.
-
-    Those of cost are a sixth of all the work within one process, and what they measure seldom changes: they run in the
-    full suite, with `-m cost`, and where their file is named.
-    """
-    left = ["long"] if "long" not in expression else []
-    names_a_file = any(Path(argument.partition("::")[0]).is_file() for argument in arguments)
-    return [*left, "cost"] if "not system" in expression and "cost" not in expression and not names_a_file else left
 
 
 class Near:
