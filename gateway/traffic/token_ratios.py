@@ -73,8 +73,8 @@ class TokenRatios:
                 kept.append(float(ratio))
 
     def observe(self, upstream: str, model: str, size: int, tokens: int) -> int:
-        """A request of so many bytes took so many tokens; the how manieth answer that told of the pair in this process
-        that was, 0 where it told nothing."""
+        """A request of so many bytes took so many tokens. The number of this answer among those that have told of the
+        pair in this process; 0 where it tells nothing."""
         told = self._of(upstream, model)
         if tokens <= 0 or not _LEAST_RATIO <= size / tokens <= _MOST_RATIO:
             return 0
