@@ -18,7 +18,7 @@ from gateway.answer.structured.holding import HeldCall
 from gateway.answer.structured.review import CallFacts, Review, Reviewed
 from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
-from gateway.wire.chat_chunks import Delta, any_in, args_template, call_start_chunk, has_reasoning, is_given
+from gateway.wire.chat_chunks import NOT_GIVEN, Delta, any_in, args_template, call_start_chunk, has_reasoning, is_given
 from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
 from strategies.base import BrokenCall, FinishReason, Listener, Prepared, part_id
 from strategies.base.tries import Tries
@@ -211,9 +211,16 @@ class Choice:
         """Whether there is a structured call in it, or a piece of one."""
         if delta is None:
             return False
-        if is_given(delta.tool_calls):
+        if delta.tool_calls is not NOT_GIVEN and is_given(delta.tool_calls):
             return True
+        if delta.function_call is NOT_GIVEN:
+            return False
         return is_given(delta.function_call) and self.native.is_legacy(any_in(delta.function_call))
+
+    @property
+    def has_calls(self) -> bool:
+        """A call has come, structured or in the text, whatever became of it."""
+        return bool(self._texts or self._shaper.calls or self.native.count)
 
     def more_undelivered(self) -> int:
         """How many of all calls that the client is not given were found since this was asked last."""
@@ -231,7 +238,7 @@ class Choice:
 
     def hears(self, delta: Delta | None) -> bool:
         """Whether a part of a stream holds reasoning: it is taken down while there is nothing else to be seen."""
-        if delta is None:
+        if delta is None or delta.is_silent:
             return False
         reasons = delta.reasons
         # It was heard when it was held: taken down twice, the reasoning would end otherwise.

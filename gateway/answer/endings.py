@@ -17,7 +17,7 @@ from gateway.core.errors import GatewayError, UpstreamTruncated
 from gateway.core.events import Event, Start
 from gateway.wire.chat_chunks import args_chunk, decode_object, encode_object, usage_chunk
 from gateway.wire.sse import DONE, encode
-from strategies.base import Prepared
+from strategies.base import BrokenCall, Prepared
 from strategies.reading.reader import CUT_REASONS
 from strategies.text.turns import Turns, whole
 
@@ -85,6 +85,9 @@ class Endings:
 
     def read_all(self, error: GatewayError | None, work: Callable[[], None]) -> None:
         """Do it once the text of all choices has been read, of which none follows."""
+        if not self._held and all([choice.finished for choice in self._choices.values()]):
+            work()
+            return
         ended = {choice.index: reason for choice, _, reason in self._held}
         last = "stop" if error is None and self.finished else "cut"  # an end that nobody told is none
         open_ones = [choice for choice in self._choices.values() if not choice.finished or choice.index in ended]
@@ -195,22 +198,46 @@ class Endings:
                 self.finish_event(choice, pending, reason, 0)
             return
         events = choice.finish(reason)
+        if not choice.has_calls:
+            self._finish_text(choice, pending, reason, events)
+            return
         self.apply(choice, self._calls.review(choice, events, reason, pending), pending)
         translation = choice.translation()
         broken_call = choice.broken_call or self._round.refused(translation, reason)
         if broken_call is None and self._round.may_ask and reason not in CUT_REASONS:
             broken_call = choice.broken_structured_call()
-        # A second answer does not say which of several choices it stands for.
-        if broken_call is not None and self._waiting is None and len(self._choices) == 1:
-            choice.finished = True
-            self._waiting = pending, reason
-            self._round.wait(choice, broken_call)
+        if self._is_asked_again(choice, broken_call, pending, reason):
             return
         self.apply(choice, choice.give_back(), pending)
         self._calls.release(choice)
         self._calls.finish(choice, pending)
         self._calls.tell_mapped(choice, pending, translation)
         self.finish_event(choice, pending, reason, 0)
+
+    def _finish_text(self, choice: Choice, pending: Pending, reason: str, events: list[Event]) -> None:
+        """The same where no call has come: there is none to be reviewed, held or told."""
+        choice.review.is_counted = True  # what comes behind the end is not
+        if events:
+            self._queue.place(choice, events, pending)
+        if choice.holds:
+            if self._is_asked_again(choice, choice.broken_call, pending, reason):
+                return
+            if events := choice.give_back():
+                self._queue.place(choice, events, pending)
+        choice.finished = True
+        self._facts.finish_reasons[choice.index] = reason
+        if pending.changed:
+            pending.finish = reason
+
+    def _is_asked_again(self, choice: Choice, broken_call: BrokenCall | None, pending: Pending, reason: str) -> bool:
+        """Whether the end of the choice is held, as it is to be asked again."""
+        # A second answer does not say which of several choices it stands for.
+        if broken_call is None or self._waiting is not None or len(self._choices) > 1:
+            return False
+        choice.finished = True
+        self._waiting = pending, reason
+        self._round.wait(choice, broken_call)
+        return True
 
     def finish_event(self, choice: Choice, pending: Pending, reason: str, at: int) -> None:
         """A choice has ended: the reason to give may be another one."""
@@ -242,7 +269,8 @@ class Endings:
             return
         for choice in self._choices.values():
             if choice.finished:
-                self._calls.release(choice)
+                if choice.has_calls:
+                    self._calls.release(choice)
                 if choice.held_calls:
                     self._calls.finish(choice, self._queue.spare(choice))
             else:
@@ -277,6 +305,8 @@ class Endings:
 
     def flush(self, *, everything: bool = False) -> None:
         """Let out what is decided, unless a second answer may take the place of some of it."""
+        if not self._queue.pending and not self._queue.owes and self._queue.broken is None and not everything:
+            return
         self._queue.measure()
         if self._queue.is_full:
             # Calls that go out unmended are better than an answer that takes memory without end.

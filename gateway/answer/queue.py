@@ -496,6 +496,13 @@ class Queue:
         else:
             self.out.append(pending.render())
 
+    def pass_on(self, raw: bytes, data: bytes) -> None:
+        """The same of one that is not changed."""
+        if self.pending:
+            self.add(Pending(raw, data))
+        else:
+            self.out.append(raw)
+
     def add(self, pending: Pending) -> None:
         """Hold an event that has just been read."""
         pending.number = self.read
@@ -591,7 +598,7 @@ class Queue:
     def close(self, raw: bytes) -> None:
         """The last of the answer: it goes out behind all that is held, whatever is decided of that."""
         self._is_over = True
-        self.push(Pending(raw, b""))
+        self.pass_on(raw, b"")
 
     def flush(self, *, everything: bool = False) -> None:
         """Let out the events that are decided, in order, as many as one step may."""

@@ -255,6 +255,9 @@ class SameWireReading:
     def finished(self) -> bool:
         return self._inner.finished
 
+    is_over = False
+    """What the carrier holds back is told at the end alone."""
+
     @property
     def held(self) -> bool:
         return self._inner.held

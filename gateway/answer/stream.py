@@ -25,6 +25,7 @@ from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError
 from gateway.core.events import Event, Text
 from gateway.core.limits import Limits
 from gateway.wire.chat_chunks import (
+    NOT_GIVEN,
     BadChunk,
     Chunk,
     ChunkChoice,
@@ -90,6 +91,14 @@ class StreamExchange:
     def finished(self) -> bool:
         """Nothing more is to come: `[DONE]` or an error has been seen."""
         return self._endings.finished
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended as it should, and nothing is left to do, to ask or to tell."""
+        endings, queue = self._endings, self._queue
+        if not endings.finished or endings.waits or self.facts.failure is not None or self._quiet.has_heard:
+            return False
+        return not (queue.pending or queue.out or self._works.busy)
 
     @property
     def held(self) -> bool:
@@ -389,7 +398,7 @@ class StreamExchange:
         if chunk is None:
             self._queue.push(Pending(raw, data))
         # Beside choices it is a field like any other, and the choices are read.
-        elif is_given(chunk.error) and not chunk.choices:
+        elif chunk.error is not NOT_GIVEN and is_given(chunk.error) and not chunk.choices:
             self._endings.finished = True
             self._endings.read_all(UpstreamError("told in the answer"), partial(self._fails, raw))
         else:
@@ -406,7 +415,7 @@ class StreamExchange:
         self._endings.fail("upstream_error", raw)
 
     def _chunk(self, raw: bytes, data: bytes, chunk: Chunk) -> None:
-        if is_given(chunk.usage):
+        if chunk.usage is not NOT_GIVEN and is_given(chunk.usage):
             self.facts.usage = token_counts(any_in(chunk.usage))
             # A chunk tells the cost by itself: what was withheld need not be told.
             self._calls.withheld_usage = None
@@ -417,7 +426,7 @@ class StreamExchange:
         if len(choices) == 1:
             self._read_choice(raw, data, choices[0])
         elif not choices:
-            self._queue.push(Pending(raw, data))
+            self._queue.pass_on(raw, data)
         elif self._prepared.make_reader is None and self._prepared.mapping is None:
             self._several(raw, data, choices)
         else:
@@ -453,7 +462,8 @@ class StreamExchange:
         if reads_on and (called or choice.held_calls) and bool(text) + called + ends > 1:
             self._apart(data)
             return
-        self._before(choice, delta, called=called and reads_on)
+        if called or (delta is not None and not delta.is_silent):
+            self._before(choice, delta, called=called and reads_on)
         # Servers that repeat the role in each event would otherwise have each of them told anew.
         opens = delta is not None and delta.role is not None and not choice.spoken
         events = choice.feed(text) if text else []

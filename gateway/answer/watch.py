@@ -72,6 +72,9 @@ class WatchedStream:
         """What was read ends an event."""
         self._is_watching = False
 
+    is_over = False
+    """What it came to is found out at the end alone."""
+
     def passes(self, data: bytes) -> bytes | None:
         """The same bytes, where both the watch and what takes down the facts hear of them later; None where they are
         to be read. A quiet event is not worth looking at the clock for."""

@@ -44,9 +44,11 @@ class Works:
 
     def once_read(self, endings: Sequence[tuple[Choice, str]], work: Work) -> None:
         """Do it once the text of these choices has been read to its end, before anything that was put off."""
+        is_busy = False
         for choice, reason in endings:
             choice.read_end(reason)
-        if any(choice.busy for choice, _ in endings):
+            is_busy = is_busy or choice.busy
+        if is_busy:
             self.labors = True
             self.later.appendleft(work)
         else:

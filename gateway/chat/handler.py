@@ -30,7 +30,7 @@ from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.request.findings import Way
 from gateway.request.headers import client_of, response_headers
-from gateway.request.responses import json_response
+from gateway.request.responses import Streamed, json_response
 from gateway.request.state import RequestState
 from gateway.rollout.assignment import Assignment
 from gateway.surfaces.port import Asked
@@ -308,7 +308,7 @@ async def _stream(
     state.found.facts = exchange.facts
     # Some servers answer with one JSON document though a stream was asked for.
     first = b"" if reply.content_type == "text/event-stream" else await stream_opening(state, reply)
-    response = web.StreamResponse(headers=response_headers(reply.headers, also_dropped=OWN_HEADERS))
+    response = Streamed(headers=response_headers(reply.headers, also_dropped=OWN_HEADERS))
     response.headers["Content-Type"] = "text/event-stream"
     lookout = chance.lookout() if chance is not None else None
     return await pump(state, reply, exchange, response, first=first, lookout=lookout, chance=chance)

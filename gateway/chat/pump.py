@@ -24,6 +24,7 @@ from gateway.chat.repeat import ask_again, second_answer_in_company
 from gateway.chat.rescue import Chance
 from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
 from gateway.core.ports import Taken
+from gateway.request.responses import Streamed
 from gateway.request.state import ClientGone, RequestState
 from gateway.upstream.client import UpstreamReply
 from gateway.upstream.translated import ChatReply
@@ -48,7 +49,7 @@ async def pump(
     state: RequestState,
     reply: ChatReply,
     exchange: Exchange,
-    response: web.StreamResponse,
+    response: Streamed,
     *,
     first: bytes,
     lookout: Lookout | None = None,
@@ -60,8 +61,8 @@ async def pump(
     The `lookout` holds the end of a stream of which nothing could be seen, until the `chance` of another is taken;
     beside an untouched answer it holds nothing.
     """
-    telemetry = state.shared.telemetry
-    telemetry.add("toolgate_active_streams", {}, 1)
+    active = state.shared.active_streams
+    active[0] += 1
     stream = _Stream(state, reply, exchange, response, lookout)
     closed = False
     # A proxy that compresses may hold events until it has enough:
@@ -70,17 +71,19 @@ async def pump(
     # nginx holds a stream back by default: https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffering
     response.headers["X-Accel-Buffering"] = "no"
     try:
-        await state.start(response)
-        await stream.begin()
+        state.start(response)
+        stream.begin()
         error = await stream.run(first)
-        if error is None:
-            error = await stream.rescue(chance)
-        if error is None:
-            await stream.ask_again()
+        is_over = stream.is_over
+        if not is_over:
+            if error is None:
+                error = await stream.rescue(chance)
+            if error is None:
+                await stream.ask_again()
         closed = True
-        await stream.close(error)
+        await stream.close(error, is_over=is_over and error is None)
     finally:
-        telemetry.add("toolgate_active_streams", {}, -1)
+        active[0] -= 1
         if not closed:
             await _give_up(exchange)
     return response
@@ -124,7 +127,7 @@ class _Stream:
         state: RequestState,
         reply: ChatReply,
         exchange: Exchange,
-        response: web.StreamResponse,
+        response: Streamed,
         lookout: Lookout | None,
     ) -> None:
         settings = state.configuration.settings
@@ -167,10 +170,10 @@ class _Stream:
         self._is_due = False
         """What an event of a lane came to has to be done before the next one is looked at."""
 
-    async def begin(self) -> None:
+    def begin(self) -> None:
         """What the client can be told before anything has come."""
         if opening := self._telling.begin(self._state.input_tokens):
-            await self._state.write(self._response, opening)
+            self._state.put(self._response, opening)
 
     async def run(self, first: bytes) -> GatewayError | None:
         """Relay to the end of the reply; returns what ended it early, if anything did."""
@@ -181,8 +184,8 @@ class _Stream:
         while data:
             await self._relay(self._seen(data if self._framer is None else self._framer.feed(data)))
             data = await self._next()
-        if self._framer is not None:
-            await self._relay(self._seen(self._framer.finish()))
+        if self._framer is not None and (rest := self._framer.finish()):
+            await self._relay(self._seen(rest))
 
     async def _guarded(self, work: Awaitable[None]) -> GatewayError | None:
         try:
@@ -207,6 +210,11 @@ class _Stream:
             self._lookout.pass_on(data)
         return data
 
+    @property
+    def is_over(self) -> bool:
+        """The answer has ended as most do: nothing of it is held, or is to be had otherwise."""
+        return self._exchange.is_over and not self._owed and (self._lookout is None or self._lookout.is_still)
+
     async def rescue(self, chance: Chance | None) -> GatewayError | None:
         """Put another answer in the place of one that was swallowed, or let the end of this one go."""
         if self._lookout is None or self._framer is None:
@@ -220,6 +228,7 @@ class _Stream:
             chance.note_read(swallowed)
         elif chance is not None and swallowed is not None:
             self._reply.close()
+            self._state.flush()  # the answer to that may take long
             ask = partial(second_answer_in_company, self._state, due=self._total_due, tell=self._keep_alive)
             out = await chance.instead_of_stream(lookout, ask)
             self._is_decided = out is not None or chance.is_spent
@@ -238,7 +247,7 @@ class _Stream:
             exchange.hear_ahead(lookout.last_words)
         exchange.read_reasoning()
         while exchange.busy:
-            await asyncio.sleep(0)
+            await self._turn()
             await self._send(self._feed(b""))
         return exchange.read_reasoning()
 
@@ -247,11 +256,11 @@ class _Stream:
             piece = block_of(data, PIECE_BYTES)
             await self._send(self._feed(piece))
             while self._exchange.busy:
-                await asyncio.sleep(0)  # a long read is worked off in turns, so that nobody waits for all of it
+                await self._turn()  # a long read is worked off in turns, so that nobody waits for all of it
                 await self._send(self._feed(b""))
             data = data[len(piece) :]
             if data:
-                await asyncio.sleep(0)
+                await self._turn()
 
     async def _send(self, out: bytes) -> None:
         if out:
@@ -261,8 +270,23 @@ class _Stream:
                 # Kept before it is sent: a client may go on with this answer as soon as it has its end.
                 await keep_answer(self._state)
             if told:
-                self._note_sent(self._state.deadline.now())
-                await self._state.write(self._response, told)
+                state = self._state
+                self._note_sent(state.deadline.now())
+                state.put(self._response, told)
+                # What has come by now is told in a moment: a write costs as much as a dozen events.
+                if not self._reply.is_ready or len(state.owed) > PIECE_BYTES:
+                    state.flush()
+                    await state.room()
+
+    def _flush_before_wait(self) -> None:
+        """Send what is put there, if nothing more is."""
+        if self._state.owed and not self._reply.is_ready:
+            self._state.flush()
+
+    async def _turn(self) -> None:
+        """Let others have their turn; a client that waits gets what there is for it first."""
+        self._state.flush()
+        await asyncio.sleep(0)
 
     async def ask_again(self) -> None:
         """Ask again, as long as the exchange wants it, for a call that the answer broke."""
@@ -272,15 +296,20 @@ class _Stream:
         await self._work_off()
         while (wanted := self._exchange.ask_again) is not None:
             self._reply.close()
+            self._state.flush()  # the answer to that may take long
             ask = partial(second_answer_in_company, self._state, due=self._total_due, tell=self._keep_alive)
             await self._send(await ask_again(self._state, self._exchange, wanted, ask))
             await self._work_off()
 
-    async def close(self, error: GatewayError | None) -> None:
+    async def close(self, error: GatewayError | None, *, is_over: bool) -> None:
         """The last bytes, and the end of the answer."""
         self._state.error = error
         if not self._is_replaced:
-            await self._close_exchange(error)
+            facts, lookout = self._exchange.facts, self._lookout
+            if lookout is not None and self._framer is not None and not facts.usage and lookout.usage is not None:
+                facts.usage = token_counts(lookout.usage)
+            if not is_over:
+                await self._close_exchange(error)
         if rest := self._telling.finish():
             await keep_answer(self._state)
             await self._state.write(self._response, rest)
@@ -289,10 +318,9 @@ class _Stream:
     async def _close_exchange(self, error: GatewayError | None) -> None:
         if self._lookout is not None and self._framer is not None:
             await self._relay(self._lookout.release())
-            self._exchange.facts.usage = self._exchange.facts.usage or token_counts(self._lookout.usage)
         await self._send(self._exchange.close(error))
         while self._exchange.busy:
-            await asyncio.sleep(0)
+            await self._turn()
             await self._send(self._exchange.step())
 
     async def _next(self) -> bytes:
@@ -437,6 +465,7 @@ class _Stream:
     def _flow(self) -> Awaitable[bytes | None]:
         """What comes next, or `None` when what came has been taken and there is something to do."""
         state = self._state
+        self._flush_before_wait()
         is_open = state.is_chunked and state.first_sent is not None and state.upstream_first is not None
         self._flowing = state.http.transport if is_open else None
         self._passes = self._passing() if self._may_pass else None
@@ -460,12 +489,14 @@ class _Stream:
         owed, self._owed, self._is_due = self._owed, b"", False
         await self._send(owed)
         while self._exchange.busy:
-            await asyncio.sleep(0)
+            await self._turn()
             await self._send(self._feed(b""))
         if self._state.is_chunked:
             await self._state.room()
 
     async def _lingering(self) -> bytes:
+        if self._reply.is_over and self._exchange.is_over:
+            return b""
         if self._exchange.ask_again is not None:
             return b""
         self._state.is_told = True
@@ -474,6 +505,7 @@ class _Stream:
             self._linger_due = self._state.deadline.now() + LINGER_S
         if self._state.deadline.now() >= self._linger_due:
             return b""
+        self._flush_before_wait()
         # The client has all of its answer: what fails now costs the connection alone.
         try:
             return await self._reply.read(self._linger_due)

@@ -20,7 +20,7 @@ from gateway.chat.prepare import options_for
 from gateway.chat.repeat import second_answer
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.request.headers import client_of
-from gateway.request.responses import json_response
+from gateway.request.responses import Streamed, json_response
 from gateway.request.state import ClientGone, RequestState
 from gateway.traffic.routing import Route
 from gateway.wire.chat_request import ChatRequest
@@ -113,11 +113,11 @@ class Chance(Struct):
             told = telling.whole(answer)
             await keep_answer(state)
             return await state.send(json_response(told))
-        response = web.StreamResponse()
+        response = Streamed()
         response.headers["Content-Type"] = "text/event-stream"
         response.headers["Cache-Control"] = "no-cache, no-transform"
         response.headers["X-Accel-Buffering"] = "no"
-        await state.start(response)
+        state.start(response)
         state.first_sent = state.deadline.now()
         out = self.as_stream(answer, has_begun=False)
         state.deliver(out)

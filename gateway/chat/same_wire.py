@@ -40,7 +40,7 @@ from gateway.core.rules import ModelRule
 from gateway.kinds.shared.answer import Plain
 from gateway.kinds.shared.port import Dialogue, Situation
 from gateway.request.headers import response_headers
-from gateway.request.responses import Whole
+from gateway.request.responses import Streamed, Whole
 from gateway.request.servers import Target, target_of
 from gateway.request.state import RequestState
 from gateway.surfaces.chat import ChatTelling
@@ -264,7 +264,7 @@ async def _stream(
     exchange = SameWireStream(terms, dialogue, tell_error, wire=state.surface.name)
     state.telling = _AsItIs(inner=telling, unheard=WeakMethod(exchange.unheard))
     state.found.facts = exchange.facts
-    response = web.StreamResponse(headers=_headers(reply))
+    response = Streamed(headers=_headers(reply))
     try:
         return await pump(state, reply, exchange, response, first=b"")
     finally:
@@ -278,7 +278,7 @@ async def _read_stream(
     exchange = SameWireReading(reading.prepared, carrier, **reading.terms)
     state.telling = _AsItIs(inner=telling, unheard=WeakMethod(exchange.unheard))
     state.found.facts = exchange.facts
-    return await pump(state, reply, exchange, web.StreamResponse(headers=_headers(reply)), first=b"")
+    return await pump(state, reply, exchange, Streamed(headers=_headers(reply)), first=b"")
 
 
 async def _read_whole(

@@ -19,7 +19,7 @@ from gateway.chat.repeat import in_turns
 from gateway.core.client import Client
 from gateway.core.errors import UpstreamRejected
 from gateway.request.headers import response_headers
-from gateway.request.responses import Whole
+from gateway.request.responses import Streamed, Whole
 from gateway.request.state import RequestState
 from gateway.upstream.client import UpstreamReply
 from gateway.upstream.reply_shape import stream_opening, whole_body
@@ -133,7 +133,7 @@ async def _stream(state: RequestState, reply: ChatReply, terms: WatchTerms, *, l
     if not state.telling.is_identity:
         headers["Content-Type"] = "text/event-stream"
         first = b"" if reply.content_type == "text/event-stream" else await stream_opening(state, reply)
-    response = web.StreamResponse(headers=headers)
+    response = Streamed(headers=headers)
     size = state.configuration.settings.max_event_bytes
     lookout = Lookout(max_event_bytes=size) if looks else None
     try:

@@ -20,7 +20,7 @@ from gateway.core.errors import GatewayError, InternalError, InvalidRequest, Unk
 from gateway.request.deadline import Deadline
 from gateway.request.head import HttpRequest
 from gateway.request.headers import request_id
-from gateway.request.responses import Whole, json_response
+from gateway.request.responses import Streamed, Whole, json_response
 from gateway.request.state import SERVER_NAME
 
 __all__ = ["KEEPALIVE_TIMEOUT_S", "LINGER_S", "Connection", "Listener", "OneTask", "refusal"]
@@ -158,7 +158,9 @@ class OneTask(Connection):
                 except Exception as error:  # noqa: BLE001 - it is said, and answered
                     response = self.handle_error(request, 500, error)
                 self._current_request = deadline.interruption = None
-                if self._upgraded or not (type(response) is Whole and response.is_out):
+                # By type: to ask whether it is an instance of the library's class costs more than its answer.
+                is_out = (type(response) is Whole or type(response) is Streamed) and response.is_out
+                if self._upgraded or not is_out:
                     _, is_gone = await self.finish_response(request, response, None)
                     if is_gone:
                         break

@@ -10,7 +10,7 @@ from yarl import URL
 
 from gateway.core.errors import NotFound, UpstreamTimeout
 from gateway.request.headers import lines_of, response_headers
-from gateway.request.responses import Whole
+from gateway.request.responses import Streamed, Whole
 from gateway.request.state import RequestState
 from gateway.traffic.absent_paths import ABSENT_STATUSES
 from gateway.upstream.attempts import open_reply, upstream_headers
@@ -124,17 +124,19 @@ async def _fault(state: RequestState, reply: UpstreamReply) -> web.StreamRespons
 
 
 async def _download(state: RequestState, reply: UpstreamReply) -> web.StreamResponse:
-    response = web.StreamResponse(status=reply.status, headers=response_headers(reply.headers))
+    response = Streamed(status=reply.status, headers=response_headers(reply.headers))
     for kept in ("Cache-Control", "Content-Length"):
         if kept in reply.headers:
             response.headers[kept] = reply.headers[kept]
     if reply.content_type == "text/event-stream":
         # https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffering
         response.headers["X-Accel-Buffering"] = "no"
-    await state.start(response)
+    state.start(response)
     total_due = state.upstream_started + state.upstream.total_timeout_s
     due = state.upstream_started + state.upstream.first_byte_timeout_s
     while True:
+        if not reply.is_ready:
+            state.flush()
         try:
             data = await reply.read(min(due, total_due))
         except TimeoutError:

@@ -56,8 +56,6 @@ class Telemetry(Meter, Protocol):
 
     def set(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
 
-    def add(self, name: str, labels: Mapping[str, str], amount: float) -> None: ...
-
     def gauge(self, name: str, labels: Mapping[str, str]) -> list[float]: ...
 
     def inform(self, name: str, labels: Mapping[str, str]) -> None: ...
@@ -373,8 +371,14 @@ class Shared:
     jitter: Callable[[], float] = field(factory=lambda: secrets.SystemRandom().random)
     draining: bool = False
     under_way: UnderWay = field(factory=UnderWay)
+    active_streams: list[float] = field(init=False)
+    """The gauge of the streams that go on: its only number is to be moved."""
     in_flights: dict[str, list[float]] = field(factory=dict)
     """The gauges of `in_flight`, by route."""
+
+    @active_streams.default
+    def _gauge_of_streams(self) -> list[float]:
+        return self.telemetry.gauge("toolgate_active_streams", {})
 
     def breaker(self, upstream: str) -> Breaker:
         """How this upstream fares."""

@@ -11,7 +11,6 @@ import structlog
 from aiohttp import StreamReader, web
 from attrs import evolve
 from msgspec import Struct, field
-from multidict import CIMultiDict
 from structlog.contextvars import STRUCTLOG_KEY_PREFIX
 
 from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest, RateLimited, UnknownEncoding
@@ -23,7 +22,7 @@ from gateway.request.deadline import Deadline
 from gateway.request.findings import Findings
 from gateway.request.head import HttpRequest
 from gateway.request.headers import add_told, bearer_token, new_id, request_id, trace_id
-from gateway.request.responses import Whole
+from gateway.request.responses import Streamed, Whole, Written
 from gateway.request.servers import Upstream
 from gateway.request.shared import Configuration, Shared
 from gateway.surfaces.chat import CHAT, telling
@@ -110,7 +109,9 @@ class RequestState(Struct, kw_only=True, eq=False):
     longest_gap_s: float = 0.0
     status: int = 0
     is_chunked: bool = False
-    """The answer goes out in chunks, each of which is framed here: by the library it costs a tenth of an event."""
+    """The answer goes out in chunks."""
+    owed: bytes = b""
+    """What of the answer goes out with the next piece, or before anything is waited for."""
     bytes_in: int = 0
     bytes_out: int = 0
     error: GatewayError | None = None
@@ -302,13 +303,12 @@ class RequestState(Struct, kw_only=True, eq=False):
             writer.output_size = 0  # aiohttp takes anything written for the beginning of the answer
         return cap
 
-    async def start(self, response: web.StreamResponse) -> None:
-        """Send the answer's head."""
-        headers = self._dress(response)
-        await self._to_client(response.prepare(self.http))
-        self.is_chunked = headers.get("Transfer-Encoding") == "chunked"
+    def start(self, response: Streamed) -> None:
+        """Begin an answer that comes in pieces: its head goes out with the first of them, or with `flush`."""
+        self._dress(response)
+        self.owed, self.is_chunked = response.begin(self.http), response.is_chunked
 
-    def _dress(self, response: web.StreamResponse) -> CIMultiDict[str]:
+    def _dress(self, response: Written) -> None:
         """Add what every answer says of itself."""
         # A client that keeps the connection would send its next request to a process that is going.
         if self.shared.draining:
@@ -328,24 +328,32 @@ class RequestState(Struct, kw_only=True, eq=False):
         if self.key_headers:
             headers.update(self.key_headers)
         self.status = response.status
-        return headers
 
-    async def write(self, response: web.StreamResponse, data: bytes) -> None:
+    async def write(self, response: Streamed, data: bytes) -> None:
         """Send a piece of the answer; returns when there is room for the next one."""
+        self.put(response, data)
+        self.flush()
+        await self.room()
+
+    def put(self, response: Streamed, data: bytes) -> None:
+        """A piece of the answer, which goes out with `flush`, as it has to before anything is waited for."""
         self.bytes_out += len(data)
-        if not self.is_chunked:
-            await self._to_client(response.write(data))
+        self.owed += response.framed(data)
+
+    def flush(self) -> None:
+        """Send what was put there."""
+        owed, self.owed = self.owed, b""
+        if not owed:
             return
-        transport = self.http.transport
+        transport = self.http.protocol.transport
         if transport is None or transport.is_closing():
             raise ClientGone("has closed")
-        # https://www.rfc-editor.org/rfc/rfc9112#section-7.1
-        transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-        await self.room()
+        self.http.is_begun = True
+        transport.write(owed)
 
     async def room(self) -> None:
         """Return when there is room for the next piece of the answer."""
-        transport = self.http.transport
+        transport = self.http.protocol.transport
         if transport is not None and transport.get_write_buffer_size():
             await self._to_client(self.http.writer.drain())
 
@@ -354,9 +362,11 @@ class RequestState(Struct, kw_only=True, eq=False):
         if self.delivered is not None:
             self.delivered.append(chat)
 
-    async def end(self, response: web.StreamResponse) -> None:
+    async def end(self, response: Streamed) -> None:
         """Send the end of the answer."""
-        await self._to_client(response.write_eof())
+        self.owed += response.end()
+        self.flush()
+        await self.room()
         self.is_told = True
 
     async def send(self, answer: Whole) -> Whole:
@@ -375,8 +385,10 @@ class RequestState(Struct, kw_only=True, eq=False):
 
     def cut(self) -> None:
         """Close the client's connection at once, whatever is still in its buffers."""
-        transport = self.http.transport
+        transport, owed = self.http.protocol.transport, self.owed
         if transport is not None:
+            if owed and not transport.is_closing():
+                transport.write(owed)
             # `close` would wait until a client that reads nothing has taken all that is buffered.
             transport.abort()
 

@@ -525,10 +525,6 @@ class Metrics:
         series = family.known.get(family.key(labels))
         (family.series(labels) if series is None else series)[0] = value
 
-    def add(self, name: str, labels: Mapping[str, str], amount: float) -> None:
-        """Move a gauge up or down."""
-        self._gauges[name].series(labels)[0] += amount
-
     def gauge(self, name: str, labels: Mapping[str, str]) -> list[float]:
         """A gauge to be moved up and down often: its only number is its value."""
         return self._gauges[name].series(labels)

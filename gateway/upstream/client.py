@@ -84,6 +84,16 @@ class UpstreamReply(Struct, kw_only=True):
         """Decoded bytes so far."""
         return self.body.count
 
+    @property
+    def is_ready(self) -> bool:
+        """More of it, or its end, is told without a wait."""
+        return bool(self.body.pieces) or self.body.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """All of it has come and been read."""
+        return self.body.is_over and not self.body.pieces
+
     async def read(self, due: float) -> bytes:
         """What has come, `b""` at the clean end of the body; `TimeoutError` when nothing came until `due`."""
         self._raise_fault()

@@ -152,6 +152,9 @@ class TranslatedReply:
             await self.finish_session()
         return end
 
+    is_ready = is_over = False
+    """Nobody knows what the other side's next bytes will come to."""
+
     async def flow(self, due: float, sink: Sink) -> bytes:
         """The same; no sink is used, as what has been read may be void and be asked for anew."""
         del sink

@@ -12,6 +12,7 @@ import msgspec
 from gateway.wire.sse import encode
 
 __all__ = [
+    "NOT_GIVEN",
     "REASONING_FIELDS",
     "BadChunk",
     "Chunk",
@@ -41,9 +42,9 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 """The fields of a message that reasoning comes in, split from what is said."""
 
 
-_NOT_GIVEN = msgspec.Raw()
+NOT_GIVEN = msgspec.Raw()
 """Of a field that is not there; told by identity, as most are not."""
-_NO_THOUGHTS = (_NOT_GIVEN, _NOT_GIVEN, _NOT_GIVEN)
+_NO_THOUGHTS = (NOT_GIVEN, NOT_GIVEN, NOT_GIVEN)
 
 
 class Delta(msgspec.Struct):
@@ -51,14 +52,14 @@ class Delta(msgspec.Struct):
 
     content: str | None = None
     role: str | None = None
-    tool_calls: msgspec.Raw = _NOT_GIVEN
+    tool_calls: msgspec.Raw = NOT_GIVEN
     # The form before `tool_calls`, deprecated and still sent: https://platform.openai.com/docs/guides/function-calling
-    function_call: msgspec.Raw = _NOT_GIVEN
-    reasoning_content: msgspec.Raw = _NOT_GIVEN
-    reasoning: msgspec.Raw = _NOT_GIVEN
-    thinking: msgspec.Raw = _NOT_GIVEN
-    refusal: msgspec.Raw = _NOT_GIVEN
-    audio: msgspec.Raw = _NOT_GIVEN
+    function_call: msgspec.Raw = NOT_GIVEN
+    reasoning_content: msgspec.Raw = NOT_GIVEN
+    reasoning: msgspec.Raw = NOT_GIVEN
+    thinking: msgspec.Raw = NOT_GIVEN
+    refusal: msgspec.Raw = NOT_GIVEN
+    audio: msgspec.Raw = NOT_GIVEN
 
     @property
     def thoughts(self) -> list[tuple[str, bytes]]:
@@ -73,6 +74,17 @@ class Delta(msgspec.Struct):
         if fields == _NO_THOUGHTS:
             return False
         return any(raw[:1] == b'"' and raw != b'""' for raw in map(bytes, fields))
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether none of the fields is there in which something is said besides text and calls."""
+        return (
+            self.reasoning_content is NOT_GIVEN
+            and self.reasoning is NOT_GIVEN
+            and self.thinking is NOT_GIVEN
+            and self.refusal is NOT_GIVEN
+            and self.audio is NOT_GIVEN
+        )
 
     @property
     def says_otherwise(self) -> bool:
@@ -91,11 +103,11 @@ class ChunkChoice(msgspec.Struct):
 class Chunk(msgspec.Struct):
     """One chunk."""
 
-    id: msgspec.Raw = _NOT_GIVEN
+    id: msgspec.Raw = NOT_GIVEN
     choices: list[ChunkChoice] | None = None
     # In every chunk by some servers, at the end by OpenAI: https://github.com/sgl-project/sglang/issues/12241
-    usage: msgspec.Raw = _NOT_GIVEN
-    error: msgspec.Raw = _NOT_GIVEN
+    usage: msgspec.Raw = NOT_GIVEN
+    error: msgspec.Raw = NOT_GIVEN
 
 
 class BadChunk(ValueError):
@@ -114,7 +126,7 @@ _NOTHING = (b"", b"null", b"[]", b"{}")
 
 def is_given(raw: msgspec.Raw) -> bool:
     """Whether a field is there and says something."""
-    return raw is not _NOT_GIVEN and bytes(raw) not in _NOTHING
+    return raw is not NOT_GIVEN and bytes(raw) not in _NOTHING
 
 
 def string_in(raw: msgspec.Raw) -> str | None:

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.answer.rescue.faces import Swallowed, of_end, of_error
 from gateway.core.errors import UpstreamBadReply
-from gateway.wire.chat_chunks import BadChunk, Chunk, Delta, any_in, decode_chunk, is_given, string_in
+from gateway.wire.chat_chunks import NOT_GIVEN, BadChunk, Chunk, Delta, any_in, decode_chunk, is_given, string_in
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, block_of
 
 __all__ = ["Lookout"]
@@ -148,9 +148,9 @@ class Lookout:
             return False
         if self.id is None:
             self.id = string_in(chunk.id)
-        if is_given(chunk.error) and not chunk.choices:
+        if chunk.error is not NOT_GIVEN and is_given(chunk.error) and not chunk.choices:
             return self._fails({"error": any_in(chunk.error)})
-        if is_given(chunk.usage):
+        if chunk.usage is not NOT_GIVEN and is_given(chunk.usage):
             self.usage = any_in(chunk.usage)
         if not chunk.choices:
             return is_given(chunk.usage)
@@ -162,7 +162,11 @@ class Lookout:
         is_other = len(chunk.choices or []) > 1 or choice.index != 0
         if is_other or (
             delta is not None
-            and ((delta.content or "").strip() or is_given(delta.tool_calls) or is_given(delta.function_call))
+            and (
+                (delta.content or "").strip()
+                or (delta.tool_calls is not NOT_GIVEN and is_given(delta.tool_calls))
+                or (delta.function_call is not NOT_GIVEN and is_given(delta.function_call))
+            )
         ):
             self._is_open = True
             return False

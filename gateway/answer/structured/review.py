@@ -81,7 +81,8 @@ class Review:
     _facts: CallFacts
     has_begun: bool = False
     """The calls are being looked at, or have been."""
-    _is_counted: bool = False
+    is_counted: bool = False
+    """What has come was counted; what comes behind the end is not."""
     _known: dict[tuple[int, str, int], Judged] = field(factory=dict)
     """By call, name and size: a long call is looked at once."""
     _reviewed: dict[tuple[int, str, int], Reviewed] = field(factory=dict)
@@ -127,9 +128,9 @@ class Review:
 
     def count(self, *, is_cut: bool) -> None:
         """Count the calls as the server sent them; one that was cut off by a limit or a fault tells nothing."""
-        if self._is_counted:
+        if self.is_counted:
             return
-        self._is_counted = True
+        self.is_counted = True
         self._facts.copies += self.native.copies
         if not self.judges:
             return
@@ -143,9 +144,9 @@ class Review:
 
     def count_message(self, message: Mapping[str, Any], *, is_cut: bool) -> None:
         """The same of a whole message as it came."""
-        if self._is_counted or not self.judges:
+        if self.is_counted or not self.judges:
             return
-        self._is_counted = True
+        self.is_counted = True
         given = message.get("tool_calls")
         older = {"function": message.get("function_call")}
         calls = [*(given if isinstance(given, list) else ()), *((older,) if function_of(older).get("name") else ())]

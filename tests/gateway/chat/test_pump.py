@@ -11,11 +11,12 @@ from attrs import evolve
 
 from gateway.chat.enrolment import EQUAL, looping_tool
 from gateway.chat.pump import PIECE_BYTES
+from gateway.request.state import RequestState
 from gateway.wire.calm import Gone, Lane, lane_of
 from gateway.wire.sse import block_of
 from tests.bench.counts import EVENT_HEAD, ROUTES
 from tests.bench.requests import LAST_CHUNK, PROSE
-from tests.support.faulty_upstream import Connection, FaultyUpstream, Received
+from tests.support.faulty_upstream import Connection, FaultyUpstream, Received, completion
 
 EVENT = b"data: " + b"x" * 100 + b"\n\n"
 
@@ -235,3 +236,80 @@ async def test_what_a_lane_holds_is_told_before_a_stream_breaks_off(
     *events, last = [json.loads(each[6:]) for each in told.split(b"\n\n") if each.startswith(b"data: {")]
     assert "".join(each["choices"][0]["delta"]["content"] for each in events) == "".join(words)
     assert "error" in last
+
+
+# --- When what is there goes out
+
+
+async def test_the_head_does_not_wait_for_the_first_event(upstream: FaultyUpstream, gateway: Any, client: Any) -> None:
+    way, begun = ROUTES["chat"], asyncio.Event()
+
+    async def script(connection: Connection, received: Received) -> None:
+        del received
+        await connection.send(EVENT_HEAD)
+        await begun.wait()
+        await connection.send_chunked(way.word(0, "Well"), way.end(1))
+
+    upstream.script = script
+    running = await gateway(upstream.url, STRATEGY_RULES="bench=recovery")
+    async with asyncio.timeout(10), client.post(running.url + way.path, json=way.ask(True)) as response:
+        assert response.status == 200
+        begun.set()
+        assert (await response.read()).endswith(b"[DONE]\n\n")
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_an_answer_that_is_there_goes_out_in_one_write(
+    upstream: FaultyUpstream, gateway: Any, client: Any, monkeypatch: pytest.MonkeyPatch, route: str
+) -> None:
+    way, written = ROUTES[route], []
+    data = b"".join((way.begin, *(way.word(at, f" w{at}") for at in range(5)), way.end(5)))
+    flush = RequestState.flush
+
+    def counted(state: RequestState) -> None:
+        written.append(state.owed)
+        flush(state)
+
+    async def script(connection: Connection, received: Received) -> None:
+        del received
+        await connection.send(EVENT_HEAD + b"%x\r\n%b\r\n" % (len(data), data) + LAST_CHUNK)
+
+    monkeypatch.setattr(RequestState, "flush", counted)
+    upstream.script = script
+    running = await gateway(upstream.url, STRATEGY_RULES="bench=recovery", **way.environ)
+    async with client.post(running.url + way.path, json=way.ask(True)) as response:
+        await response.read()
+    [out] = filter(None, written)
+    assert out.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert out.endswith(LAST_CHUNK)
+
+
+@pytest.mark.parametrize("route", ["chat", "messages", "responses"])
+async def test_what_is_told_does_not_wait_for_a_second_answer(
+    upstream: FaultyUpstream, gateway: Any, client: Any, route: str
+) -> None:
+    way, read = ROUTES[route], asyncio.Event()
+    words = ("Look here", " now.", "\n", "<read_file>\n<path>/a.py")
+    data = b"".join((*(way.word(at, word) for at, word in enumerate(words)), way.end(4)))
+
+    async def script(connection: Connection, received: Received) -> None:
+        if received.json["stream"]:
+            # As it is then closed: the second question would else go where nobody reads it.
+            head = EVENT_HEAD.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+            await connection.send(head + b"%x\r\n%b\r\n" % (len(data), data) + LAST_CHUNK)
+            return
+        await read.wait()
+        body = json.dumps(completion("<read_file>\n<path>/b.py</path>\n</read_file>")).encode()
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    asked = json.loads(json.dumps(way.ask(True)).replace('"read"', '"read_file"'))
+    upstream.script = script
+    running = await gateway(upstream.url, STRATEGY_RULES="bench=recovery")
+    got = b""
+    async with asyncio.timeout(10), client.post(running.url + way.path, json=asked) as response:
+        while b"now." not in got:
+            got += await response.content.readany()
+        read.set()
+        got += await response.read()
+    assert b"/b.py" in got, "it was not asked again, so that nothing was shown"
+    assert len(upstream.requests) == 2

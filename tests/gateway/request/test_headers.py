@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 
 from gateway.kinds.openai import OpenAiKind
 from gateway.request.headers import bearer_token, new_id, request_headers, request_id, response_headers, trace_id
-from gateway.request.responses import Whole, json_response
+from gateway.request.responses import Streamed, Whole, json_response
 
 
 def upstream(client, *, api_key=None, forward=False):
@@ -166,6 +166,71 @@ async def test_it_is_what_the_library_writes(port: int, method: str, version: st
         ours, theirs = [await told(port, f"{method} /{kind}/{at} {version}") for kind in ("ours", "theirs")]
         assert ours == theirs, CASES[at]
         assert ours.startswith(version.encode())
+
+
+PIECES = [b'{"a": ', b"", b"1}" * 3000]
+STREAMED = [
+    (status, length, closes)
+    for status in (200, 204, 304, 404, 503)
+    for length in (None, sum(map(len, PIECES)))
+    for closes in (False, True)
+]
+
+
+@pytest.fixture
+async def streaming_port() -> AsyncIterator[int]:
+    async def handle(http: web.BaseRequest) -> web.StreamResponse:
+        kind, _, at = http.path[1:].partition("/")
+        status, length, closes = STREAMED[int(at)]
+        made = {"Content-Type": "text/plain", "Server": "toolgate"}
+        if length is not None:
+            made["Content-Length"] = str(length)
+        answer = (Streamed if kind == "ours" else web.StreamResponse)(status=status, headers=made)
+        if closes:
+            answer.force_close()
+        if isinstance(answer, Streamed):
+            assert http.transport is not None
+            http.transport.write(answer.begin(http))
+            for piece in filter(None, PIECES):
+                http.transport.write(answer.framed(piece))
+            http.transport.write(answer.end())
+            return answer
+        await answer.prepare(http)
+        for piece in PIECES if http.method != "HEAD" and status not in (204, 304) else ():
+            await answer.write(piece)
+        await answer.write_eof()
+        return answer
+
+    runner = web.ServerRunner(web.Server(handle))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield site.port
+    await runner.cleanup()
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/1.0"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+async def test_in_pieces_it_is_read_as_what_the_library_writes(streaming_port: int, method: str, version: str) -> None:
+    for at, (status, length, _) in enumerate(STREAMED):
+        ours, theirs = [await told(streaming_port, f"{method} /{kind}/{at} {version}") for kind in ("ours", "theirs")]
+        if version == "HTTP/1.0" and length is None and method != "HEAD" and status not in (204, 304):
+            # Its end is the connection's, which the library keeps, so that what follows is read as part of it.
+            assert _bodies(ours) == [b"".join(PIECES)]
+            continue
+        assert _heads(ours) == _heads(theirs), STREAMED[at]
+        assert _bodies(ours) == _bodies(theirs), STREAMED[at]
+
+
+def _heads(answers: bytes) -> list[tuple[bytes, frozenset[bytes]]]:
+    """The first line of each answer, and its headers in no order."""
+    heads = [head.split(b"\r\n") for head in re.findall(rb"HTTP/1\.[01] .*?(?=\r\n\r\n)", answers, re.DOTALL)]
+    return [(first, frozenset(headers)) for first, *headers in heads]
+
+
+def _bodies(answers: bytes) -> list[bytes]:
+    """What stands behind each head."""
+    return [body for _, _, body in (each.partition(b"\r\n\r\n") for each in answers.split(b"HTTP/1.")[1:])]
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Other: b", "a\nb", "a\0b"])

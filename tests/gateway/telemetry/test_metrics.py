@@ -40,7 +40,7 @@ def test_every_metric_can_be_fed_with_its_labels():
                 metrics.observe(metric.name, labels, 0.5)
             case "gauge":
                 metrics.set(metric.name, labels, 3)
-                metrics.add(metric.name, labels, -1)
+                metrics.gauge(metric.name, labels)[0] -= 1
     families = {family.name for family in text_string_to_metric_families(metrics.render()[0].decode())}
     assert {metric.name.removesuffix("_total") for metric in CATALOGUE} <= families
 
