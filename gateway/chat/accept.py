@@ -1,6 +1,5 @@
 """A client's request in whatever wire it speaks, as the chat request that everything else works with."""
 
-import os
 from typing import Literal
 
 import structlog
@@ -8,6 +7,7 @@ from msgspec.structs import replace
 
 from gateway.core.errors import InvalidRequest
 from gateway.core.rules import ModelRule
+from gateway.core.unguessed import Unguessed
 from gateway.request.servers import Upstream
 from gateway.request.state import RequestState
 from gateway.surfaces.chat import telling
@@ -24,7 +24,8 @@ _LETTER_OF = bytes(ord(_LETTERS[each % len(_LETTERS)]) for each in range(256))
 _IN_NAMES = frozenset(_LETTERS + "_-.")
 _MOST_TOLD = 32
 _LONGEST_TOLD = 64
-_UNIQUE_CHARS = 24
+_unique = Unguessed(24, lambda raw: raw.translate(_LETTER_OF).decode())
+"""What the ids of an answer are made of."""
 _MOST_LOOKUPS = 520
 """Of the session store for one request: a chain of answers may be this long."""
 
@@ -118,7 +119,7 @@ def _situation(state: RequestState, raw: bytes, upstream: Upstream | None) -> Si
     return Situation(
         now=state.shared.wall(),
         request_id=state.id,
-        unique=os.urandom(_UNIQUE_CHARS).translate(_LETTER_OF).decode(),
+        unique=_unique(),
         secret=state.shared.secret,
         scope=client_scope(state),
         server=server,

@@ -1,12 +1,12 @@
 """Which headers cross the gateway, in both directions, and in what shape."""
 
-import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.core.client import Client
+from gateway.core.unguessed import Unguessed
 
 __all__ = [
     "CLIENT_WIRE",
@@ -111,8 +111,11 @@ CLIENT_WIRE = ("anthropic-", "x-stainless-", "x-codex-", "x-claude-", "session-i
 ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 MAX_ID_CHARS = 64
 _ID_BYTES = 12
-_MANY_IDS = 64
 HEX = frozenset("0123456789abcdef")
+
+
+new_id = Unguessed(_ID_BYTES, lambda raw: f"req_{raw.hex()}")
+"""The id of a request that came with none; nobody guesses it."""
 
 
 def request_id(headers: Headers) -> str:
@@ -122,20 +125,6 @@ def request_id(headers: Headers) -> str:
     if 0 < len(given) <= MAX_ID_CHARS and ID_CHARACTERS.issuperset(given):
         return given
     return new_id()
-
-
-def new_id() -> str:
-    """The id of a request that came with none; nobody guesses it."""
-    if not _ids:
-        # The system is asked for the randomness of many at once.
-        drawn = os.urandom(_ID_BYTES * _MANY_IDS).hex()
-        _ids.extend(["req_" + drawn[at : at + 2 * _ID_BYTES] for at in range(0, len(drawn), 2 * _ID_BYTES)])
-    return _ids.pop()
-
-
-_ids: list[str] = []
-# A process that was forked would give the same ones as the other.
-os.register_at_fork(after_in_child=_ids.clear)
 
 
 def trace_id(headers: Headers) -> str | None:

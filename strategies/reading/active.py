@@ -55,6 +55,8 @@ class Grammar:
     begun: Begun = field(factory=dict)
     begun_line: Begun = field(factory=dict)
     """By what has begun of a marker: what it may come to, once asked; no more than the markers have beginnings."""
+    first_words: set[str] = field(factory=set)
+    """What answers have begun with that was text and left nothing open; a few hundred at the most."""
 
     @classmethod
     def of(cls, context: Context, dialects: Sequence[Dialect]) -> "Grammar":

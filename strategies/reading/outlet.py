@@ -121,6 +121,11 @@ class Outlet:
         return self.held is None and self.drafts is None and not self.remains.waits
 
     @property
+    def is_told(self) -> bool:
+        """All that was read has been taken."""
+        return self.idle and not self._out
+
+    @property
     def is_plain(self) -> bool:
         """Nothing but text has come so far: behind a call results and left-over tokens count, too."""
         return self.idle and not self.callers and not self.fresh and not self.is_speaking

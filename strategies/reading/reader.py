@@ -36,6 +36,8 @@ _AT_ONCE = 1 << 15
 """How many characters are heard in one go; a longer text is read in turns, unless there is nothing in it to be read."""
 _MOVE = 40
 """What a move costs, in characters."""
+_LONGEST_WORD, _MOST_WORDS = 24, 512
+"""Of those that answers begin with: how long they may be to be remembered, and how many."""
 
 
 class Reader:
@@ -44,6 +46,8 @@ class Reader:
     def __init__(self, context: Context, grammar: Grammar) -> None:
         self._window = Window(context, grammar)
         self._mode: Mode = Prose()
+        self._is_fresh = True
+        """Nothing has come."""
         self.busy = False
         """More can be done with the text at hand: `step` goes on with it."""
 
@@ -78,6 +82,7 @@ class Reader:
         return len(text)
 
     def _pass_by(self, text: str) -> None:
+        self._is_fresh = False
         tape = self._window.tape
         tape.base = tape.end = tape.end + len(text)  # where nothing is kept, nothing need be put on it
         self._window.pass_by(text, self._mode.levels or "")
@@ -92,7 +97,7 @@ class Reader:
 
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own, so nothing in the text is a draft of it."""
-        out = self._window.out
+        out, self._is_fresh = self._window.out, False
         out.is_thought_over = out.remains.reasoned = True
         out.stand(in_fence=self._mode.in_fence)
         if isinstance(self._mode, BehindDrafts):
@@ -111,13 +116,27 @@ class Reader:
         if reason is not None:
             # What was cut keeps its reason and completes no call: https://github.com/raullenchai/Rapid-MLX/issues/1574
             window.end(cut=reason in CUT_REASONS)
-        elif text and self._flows(text):
+            return [] if self._is_over else self._run()
+        if not text:
+            return self._run()
+        is_first, self._is_fresh = self._is_fresh, False
+        if self._flows(text, is_first=is_first):
             self._pass_by(text)
             return [Text(text)]
-        else:
-            window.tape.add(text)
-            window.push(text)
-        return self._run()
+        window.tape.add(text)
+        window.push(text)
+        events = self._run()
+        if is_first and len(text) <= _LONGEST_WORD:
+            self._note_first(text, events)
+        return events
+
+    def _note_first(self, text: str, events: list[Event]) -> None:
+        """An answer began with this: most begin with one of a few words, and to read one costs as much as all that
+        follows."""
+        words = self._window.grammar.first_words
+        is_text = len(events) == 1 and isinstance(events[0], Text) and events[0].raw == text and not events[0].firm
+        if is_text and "`" not in text and self._leaves_nothing and len(words) < _MOST_WORDS:
+            words.add(text)
 
     def _all(self, events: list[Event]) -> list[Event]:
         """The events, and those of all steps that are left."""
@@ -127,6 +146,19 @@ class Reader:
         while self.busy:
             events += self.step()
         return joined(events)
+
+    @property
+    def _leaves_nothing(self) -> bool:
+        """What has been read is over, as if it had gone by unread."""
+        window = self._window
+        return window.is_plain and not (self.busy or window.blind) and isinstance(self._mode, Prose)
+
+    @property
+    def _is_over(self) -> bool:
+        """The answer ends here, and nothing of it waits for that."""
+        window, out = self._window, self._window.out
+        is_read = window.eof and window.is_empty and not window.spent and out.is_told
+        return is_read and not (self.busy or isinstance(self._mode, Call))
 
     @property
     def _is_clear(self) -> bool:
@@ -140,8 +172,10 @@ class Reader:
             and not (window.is_line_start and window.grammar.line_rows)
         )
 
-    def _flows(self, text: str) -> bool:
+    def _flows(self, text: str, *, is_first: bool) -> bool:
         """Nothing is open and nothing in the text could open anything."""
+        if is_first:
+            return text in self._window.grammar.first_words
         if len(text) <= _AT_ONCE and isinstance(listener := self.listen(keeps_space=False), Overhearing):
             return listener.flows(text)
         if not self._is_clear or (self._mode.in_fence and text[-1].isspace()):

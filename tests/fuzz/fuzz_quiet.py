@@ -246,7 +246,7 @@ def differs(seed: str) -> tuple[str | None, int, int]:
         Quiet.passes = lambda self, data: None  # type: ignore[method-assign]
         fault = _differs(found, _read(how, blocks, asks, error), by_facts=True)
         if fault is None and other.random() < 0.25:
-            Reader._flows = lambda self, text: False  # type: ignore[method-assign]
+            Reader._flows = lambda self, text, **how: False  # type: ignore[method-assign]
             fault = _differs(found, _read(how, blocks, asks, error), by_facts=False)
     finally:
         Quiet.passes = passes  # type: ignore[method-assign]

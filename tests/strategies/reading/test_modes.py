@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.events import Event
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
 from strategies.grammar.dialect import Context
@@ -80,17 +81,21 @@ EACH = [*((*path, "stop") for path in PATHS), *((*path, "length") for path in IN
 def went(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The modes that readers have been in, each run of the same one once."""
     names: list[str] = []
-    step = Reader._step
+    step, feed = Reader._step, Reader.feed
 
-    def watched(reader: Reader) -> bool:
+    def begun(reader: Reader, text: str) -> list[Event]:  # a text that means nothing may never take a step
         if not names:
             names.append(type(reader._mode).__name__)
+        return feed(reader, text)
+
+    def watched(reader: Reader) -> bool:
         moved = step(reader)
         if (name := type(reader._mode).__name__) != names[-1]:
             names.append(name)
         return moved
 
     monkeypatch.setattr(Reader, "_step", watched)
+    monkeypatch.setattr(Reader, "feed", begun)
     return names
 
 

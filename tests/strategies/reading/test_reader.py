@@ -1,10 +1,12 @@
 """The reader: what becomes a call, what stays text, and that cuts never matter."""
 
 import json
+import random
 
 import pytest
 
-from tests.support.reading import read, read_every_way
+from tests.support.fragments import events_of, hostile_text, ways
+from tests.support.reading import pieces, read, read_every_way
 
 CALLS = {
     "call behind prose": (
@@ -156,3 +158,48 @@ def test_invented_result_is_dropped():
     found = read_every_way(text)
     assert found.calls == [("read", '{"filePath":"/a"}')]
     assert found.dropped[-1][0] == "invented_result"
+
+
+# --- What answers begin with
+
+BEGINNINGS = (
+    *("I", "The", "Let", " me", "Hello", "Sure,", "c", "to", "Ac", "func", "1", "- ", "a ", "x.\n", "\n", "the `a"),
+    *(
+        "<",
+        "<read",
+        "`",
+        "{",
+        "</think>",
+        "</think>\n",
+        "<think>",
+        "<|im_end|>",
+        "Like this:",
+        "</read>",
+        "Well.\n</think>\n",
+    ),
+)
+
+
+def test_a_beginning_that_is_known_is_read_as_one_that_is_not() -> None:
+    rng, known = random.Random(5), 0
+    for _ in range(400):
+        way, first = rng.choice(ways()), rng.choice(BEGINNINGS)
+        rest = rng.choice((hostile_text(rng), f"{THOUGHT}</think>\n\nDone."))
+        parts = [first, *pieces(rest, sorted(rng.randrange(len(rest) + 1) for _ in range(4)))]
+        words = way.reader()._window.grammar.first_words
+        words.discard(first)
+        unknown = events_of(way, parts)
+        known += first in words
+        assert events_of(way, parts) == unknown, parts
+    assert known > 150, "too few to show anything"
+
+
+def test_no_more_beginnings_are_known_than_a_few_hundred() -> None:
+    way = ways()[0]
+    words = way.reader()._window.grammar.first_words
+    for number in range(600):
+        events_of(way, [f"word {number}", " and more."])
+        events_of(way, [f"a much longer beginning {number}", " and more."])
+    assert len(words) == 512
+    assert max(map(len, words)) <= 24
+    words.clear()
