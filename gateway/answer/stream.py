@@ -127,7 +127,8 @@ class StreamExchange:
     @property
     def busy(self) -> bool:
         """More can be done with the bytes at hand: `step` goes on with it."""
-        return self._works.busy
+        works = self._works
+        return works.labors or bool(works.later)
 
     def _all(self, out: bytes) -> bytes:
         while self.busy:
@@ -372,9 +373,10 @@ class StreamExchange:
         return [Text(told[held:])] if held < len(told) else []
 
     def _read(self, events: list[SseEvent]) -> None:
+        works = self._works
         for number, (raw, data) in enumerate(events):
             # Events are read in their order: while one has work left, those behind it wait.
-            if self.busy:
+            if works.labors or works.later:
                 self._works.put_off(partial(self._read, events[number:]))
                 return
             if data is None:

@@ -114,7 +114,7 @@ _ID_BYTES = 12
 HEX = frozenset("0123456789abcdef")
 
 
-new_id = Unguessed(_ID_BYTES, lambda raw: f"req_{raw.hex()}")
+new_id = Unguessed(_ID_BYTES, bytes.hex, prefix="req_")
 """The id of a request that came with none; nobody guesses it."""
 
 

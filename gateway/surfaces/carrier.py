@@ -203,12 +203,19 @@ class EventCarrier:
     def unwrap(self, chat: bytes) -> bytes:
         """The client's events for chunks that came back."""
         # Most events come back just as they went, and need not be taken apart for that.
-        if self._on_way and chat == self._on_way[0].chat and self._on_way[0].word is not None:
-            carried = self._on_way.popleft()
-            if not carried.is_told:
-                return self._word_passed(carried)
-            self._on_way.appendleft(carried)
-        return b"".join(self._unwrapped(raw, data) for raw, data in self._back.feed(chat))
+        if self._is_next(chat):
+            return self._next_passed()
+        return b"".join([self._unwrapped(raw, data) for raw, data in self._back.feed(chat)])
+
+    def _is_next(self, chat: bytes) -> bool:
+        """Whether this is the chunk of the first event on its way, as it went."""
+        on_way = self._on_way
+        return bool(on_way) and chat == on_way[0].chat and not on_way[0].is_told
+
+    def _next_passed(self) -> bytes:
+        """What is told for the first event on its way, which has come back as it went."""
+        carried = self._on_way.popleft()
+        return self._passed(carried) if carried.word is None else self._word_passed(carried)
 
     def _word_sent(self, raw: bytes) -> bytes:
         """The chunk of an event that is nothing but text; empty where it is another."""
@@ -247,6 +254,8 @@ class EventCarrier:
         return carried.chat
 
     def _unwrapped(self, raw: bytes, data: bytes | None) -> bytes:
+        if self._is_next(raw):
+            return self._next_passed()
         chunk = any_in(msgspec.Raw(data)) if data is not None else None
         if not isinstance(chunk, dict):
             return b"" if data is None else self._ended()
@@ -260,9 +269,8 @@ class EventCarrier:
         # What stands before it has not come back and never will: the answer keeps its order.
         out = self._left_behind(at or 0)
         carried = None if at is None else self._on_way[0]
-        if carried is not None and raw == carried.chat and not carried.is_told:
-            self._on_way.popleft()
-            return out + (self._passed(carried) if carried.word is None else self._word_passed(carried))
+        if carried is not None and self._is_next(raw):
+            return out + self._next_passed()
         choice = dict_of(next(iter(chunk.get("choices") or ()), None))
         delta = dict_of(choice.get("delta"))
         for call in delta.get("tool_calls") or ():

@@ -141,16 +141,16 @@ class SseDecoder:
 
     def feed(self, data: bytes) -> list[SseEvent]:
         # One event with one line of data, as most reads bring it: nothing is kept of it.
-        if (
-            self._started
-            and not (self._buffer or self._may_owe_lf)
-            and len(data) - 2 <= self._max
-            and data.startswith(b"data: ")
-            and data.endswith(_LF_END)
-            and data.count(b"\n") == 2
-            and b"\r" not in data
-        ):
-            return [(data, data[6:-2])]
+        is_clear = not (self._buffer or self._may_owe_lf) and len(data) - 2 <= self._max
+        if is_clear and data.endswith(_LF_END) and b"\r" not in data:
+            lines = data.count(b"\n") - 1
+            if lines == 1 and data.startswith(b"data: "):
+                self._started = True
+                return [(data, data[6:-2])]
+            # The same with its name, as other wires have it.
+            if lines == 2 and data.startswith(b"event: ") and (at := data.find(b"\ndata: ")) > 0:
+                self._started = True
+                return [(data, data[at + 7 : -2])]
         events: list[SseEvent] = []
         # Handed on as an event of its own without data: all bytes that came go out.
         if lf := self.owed(data):
@@ -238,6 +238,10 @@ class SseDecoder:
 
 def _data(event: bytes) -> bytes | None:
     """The joined `data` lines of an event."""
+    if event.startswith(b"event: ") and event.count(b"\n") == 1 and b"\r" not in event:
+        _, is_line, data = event.partition(b"\ndata: ")
+        if is_line:
+            return data
     lines = [
         # One blank behind the colon belongs to the field, as the standard has it.
         line[6:] if line.startswith(b"data: ") else line[5:]

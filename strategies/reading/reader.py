@@ -12,6 +12,8 @@ work is linear, as text given back by refused candidates is read again only with
 a call is held.
 """
 
+import re
+
 from gateway.core.events import Event, Text
 from strategies.base import FinishReason
 from strategies.grammar.dialect import Context
@@ -38,6 +40,8 @@ _MOVE = 40
 """What a move costs, in characters."""
 _LONGEST_WORD, _MOST_WORDS = 24, 512
 """Of those that answers begin with: how long they may be to be remembered, and how many."""
+_WORDS = re.compile(r"[\w ,.:!?'’-]+")
+"""What of them may be remembered: no sign in it marks anything by itself."""
 
 
 class Reader:
@@ -135,7 +139,7 @@ class Reader:
         follows."""
         words = self._window.grammar.first_words
         is_text = len(events) == 1 and isinstance(events[0], Text) and events[0].raw == text and not events[0].firm
-        if is_text and "`" not in text and self._leaves_nothing and len(words) < _MOST_WORDS:
+        if is_text and _WORDS.fullmatch(text) and self._leaves_nothing and len(words) < _MOST_WORDS:
             words.add(text)
 
     def _all(self, events: list[Event]) -> list[Event]:
@@ -151,7 +155,8 @@ class Reader:
     def _leaves_nothing(self) -> bool:
         """What has been read is over, as if it had gone by unread."""
         window = self._window
-        return window.is_plain and not (self.busy or window.blind) and isinstance(self._mode, Prose)
+        is_over = not (self.busy or window.blind or window.out.is_thought_over)
+        return is_over and window.is_plain and isinstance(self._mode, Prose)
 
     @property
     def _is_over(self) -> bool:

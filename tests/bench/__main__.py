@@ -36,6 +36,9 @@ BOUNDS = {
     **{"calls, responses, same wire, request": 225.0, "calls, responses, same wire, event": 2.5},
     **{"calls, chat, watched, request": 201.0, "calls, chat, watched, event": 2.5},
     **{"calls, chat, watched, quiet event": 2.5},
+    **{"calls, short stream": 421.0, "calls, messages, short stream": 540.0, "calls, responses, short stream": 608.0},
+    **{"calls, messages, same wire, short stream": 528.0, "calls, responses, same wire, short stream": 1000.0},
+    **{"calls, chat, watched, short stream": 610.0},
     **{"calls, 128 tools never seen": 27_000.0, "calls, a turn behind 2,000 messages": 300.0},
     "most objects for the collector, request": 1.0,
 }
@@ -96,7 +99,7 @@ def calls() -> dict[str, float]:
             found = counts("native" if "same wire" in route else "recovery", route)
             name = "calls" if route == "chat" else f"calls, {route}"
             told |= {f"{name}, request": found.request, f"{name}, event": found.event}
-            told[f"{name}, quiet event"] = found.quiet
+            told |= {f"{name}, quiet event": found.quiet, f"{name}, short stream": found.stream}
             told["most objects for the collector, request"] = max(
                 found.garbage, told.get("most objects for the collector, request", 0.0)
             )

@@ -4,7 +4,8 @@ Run `python -m tests.bench.counts`, with `--rooms` for where they are. Gateway, 
 process and one uvloop, the last two as bare protocols; what those call by themselves is counted first, without the
 gateway between them, and taken off. An event is sent when the client has the one before it, so that each is a read of
 its own; it comes in the mould that model servers cast theirs in. `event` is one that says a word of prose, of which
-some end in what may begin a marker; `quiet` one of which nobody has to be told at once.
+some end in what may begin a marker; `quiet` one of which nobody has to be told at once. `stream` is a whole stream of
+one word, its request included: what all streams cost beside their events.
 """
 
 import argparse
@@ -231,6 +232,8 @@ class Counts:
     """Of one event of a stream in which nothing is called."""
     quiet: float
     """Of one of which the reader is told later."""
+    stream: float
+    """Of one request whose answer is a stream of one word, all of which is there."""
     garbage: float
     """Objects that one request leaves for Python's collector, and with them what it held."""
     by_code: dict[str, Counter[CodeType]]
@@ -276,10 +279,16 @@ class _Server:
         self.stream: _Peer | None = None
         self.left = 0
         self.words = PROSE.split()
+        self.is_short = False
+        """Streams are of one word, and come at once."""
 
     def asked(self, peer: _Peer, message: bytes) -> None:
         if b'"stream": true' in message or b'"stream":true' in message:
             self.stream, self.left = peer, EVENTS + WARM
+            if self.is_short:
+                data = b"".join((self.route.begin, self.route.word(0, self.words[0]), self.route.end(1)))
+                peer.transport.write(b"%b%x\r\n%b\r\n%b" % (EVENT_HEAD, len(data), data, LAST_CHUNK))
+                return
             peer.transport.write(EVENT_HEAD)
             if self.route.begin:
                 self._write(self.route.begin, b"")
@@ -355,6 +364,16 @@ async def _events(port: int, server: _Server, counter: _Counter, *, is_gateway: 
     return sum(fewest.values()) / len(fewest)
 
 
+async def _requests(port: int, message: bytes, counter: _Counter) -> float:
+    """Calls for one of these requests."""
+    await repeat(port, message, WARM)
+    totals: list[int] = []
+    with counter:
+        await repeat(port, message, REQUESTS, lambda: totals.append(counter.calls.total()))
+    # The rest is of timers, which run between requests: the more the busier a machine is.
+    return min(after - before for before, after in zip(totals, totals[ROUND:], strict=False)) / ROUND
+
+
 async def _counted(strategy: str, route: Route) -> Counts:
     loop = asyncio.get_running_loop()
     server = _Server(route)
@@ -366,20 +385,18 @@ async def _counted(strategy: str, route: Route) -> Counts:
     costs: dict[str, float] = {}
     for at, each in enumerate((port, upstream_port)):
         message = post(each, route.path, asked)
-        await repeat(each, message, WARM)
-        counted = {"request": _Counter(), "event": _Counter(), "quiet": _Counter()}
-        totals: list[int] = []
-        request = counted["request"]
-        with request:
-            await repeat(each, message, REQUESTS, lambda: totals.append(request.calls.total()))  # noqa: B023
-        # The rest is of timers, which run between requests: the more the busier a machine is.
-        cost = min(after - before for before, after in zip(totals, totals[ROUND:], strict=False)) / ROUND
+        counted = {"request": _Counter(), "event": _Counter(), "quiet": _Counter(), "stream": _Counter()}
+        server.words, server.is_short = PROSE.split(), True
+        stream = await _requests(each, post(each, route.path, route.ask(True)), counted["stream"])
+        server.is_short = False
+        cost = await _requests(each, message, counted["request"])
         gc.collect()
         gc.disable()
         await repeat(each, message, GARBAGE)
         costs.setdefault("garbage", gc.collect() / GARBAGE)
         gc.enable()
-        costs["request"] = cost if at == 0 else costs["request"] - cost
+        for kind, cost in (("request", cost), ("stream", stream)):
+            costs[kind] = cost if at == 0 else costs[kind] - cost
         for kind, words in (("event", PROSE.split()), ("quiet", ["mild"])):
             server.words = words
             cost = await _events(each, server, counted[kind], is_gateway=at == 0)
@@ -395,6 +412,7 @@ async def _counted(strategy: str, route: Route) -> Counts:
         request=costs["request"],
         event=costs["event"],
         quiet=costs["quiet"],
+        stream=costs["stream"],
         garbage=costs["garbage"],
         by_code=found,
     )
@@ -420,8 +438,9 @@ def main() -> None:
         found = counts(asked.strategy, asked.route)
         writer.close()
     structlog.reset_defaults()
-    print(f"request {found.request:8.1f}\nevent   {found.event:8.2f}\nquiet   {found.quiet:8.2f}")
-    for kind, per in (("request", REQUESTS), ("event", EVENTS), ("quiet", EVENTS)):
+    print(f"request {found.request:8.1f}\nstream  {found.stream:8.1f}")
+    print(f"event   {found.event:8.2f}\nquiet   {found.quiet:8.2f}")
+    for kind, per in (("request", REQUESTS), ("stream", REQUESTS), ("event", EVENTS), ("quiet", EVENTS)):
         rooms: Counter[str] = Counter()
         for code, number in found.by_code[kind].items():
             rooms[_where(code)] += number

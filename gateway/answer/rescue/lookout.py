@@ -110,7 +110,7 @@ class Lookout:
         out: list[bytes] = []
         for raw, data in events:
             if self._is_open:
-                if not self._is_own_usage(data):
+                if not (self._drops_usage and self._is_own_usage(data)):
                     out.append(raw)
             # Asked before it is known whether anything can be seen: the asking itself may open the stream.
             elif self._is_last(raw, data):

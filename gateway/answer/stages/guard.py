@@ -1,7 +1,7 @@
 """The first stage: text becomes events, as the reader says; a reader may fail, and costs the reading alone."""
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any
 
 from gateway.answer.stages.transcript import Transcript
 from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
@@ -26,11 +26,8 @@ def _abilities(reader: AnswerReader) -> tuple[InTurns | None, PassesText | None,
         known = isinstance(reader, InTurns), isinstance(reader, PassesText), isinstance(reader, KeepsText)
         _known[type(reader)] = known
     turns, passes, keeps = known
-    return (
-        cast(InTurns, reader) if turns else None,
-        cast(PassesText, reader) if passes else None,
-        cast(KeepsText, reader).tape if keeps else None,
-    )
+    made: Any = reader
+    return made if turns else None, made if passes else None, made.tape if keeps else None
 
 
 class GuardedReader:

@@ -77,6 +77,8 @@ class Hold:
 
     def release(self) -> list[Event]:
         """Everything that is held; nothing will be asked again."""
+        if self.is_over:
+            return []
         self.is_over, self.broken_call = True, None
         held, self._held = self._held, []
         self._said = Tape()

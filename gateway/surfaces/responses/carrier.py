@@ -295,8 +295,10 @@ class ResponsesCarrier(EventCarrier):
 
     def _begun(self) -> bytes:
         """The beginning that was kept."""
+        if not self._kept:
+            return b""
         kept, self._kept = self._kept, []
-        return b"".join(self._own(each) for each in kept)
+        return b"".join([self._own(each) for each in kept])
 
     def _own(self, carried: Carried, **changes: Any) -> bytes:
         """An event as it came, but for what is changed, its place and its number."""

@@ -176,13 +176,14 @@ BEGINNINGS = (
         "Like this:",
         "</read>",
         "Well.\n</think>\n",
+        "Well.\n</think>\nSo.\n",
     ),
 )
 
 
 def test_a_beginning_that_is_known_is_read_as_one_that_is_not() -> None:
     rng, known = random.Random(5), 0
-    for _ in range(400):
+    for _ in range(600):
         way, first = rng.choice(ways()), rng.choice(BEGINNINGS)
         rest = rng.choice((hostile_text(rng), f"{THOUGHT}</think>\n\nDone."))
         parts = [first, *pieces(rest, sorted(rng.randrange(len(rest) + 1) for _ in range(4)))]
