@@ -187,7 +187,7 @@ class StreamExchange:
     def _listen(self) -> None:
         """Say what listens from here on, as nothing is under way."""
         template, choice = self._casts.template, self._run_choice
-        if template is None or choice is None or self._closed:
+        if template is None or choice is None or choice.finished or self._closed:
             return
         # Behind half an event, or while an end is held, what comes does not stand by itself.
         if self._endings.waits or self._endings.finished or not self._decoder.is_between:

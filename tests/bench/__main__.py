@@ -76,15 +76,17 @@ def _cost(parts: Sequence[str], way: str | Prepared = WAY, *, stamped: bool = Fa
 def _memory(parts: Sequence[str], way: str = WAY, *, recorded: bool = False, reasoned: bool = False) -> float:
     """KiB that a stream keeps behind these events, perhaps with those for its record."""
     data = [event({"reasoning_content": "So."}), *_events(parts)] if reasoned else list(_events(parts))
-    kept = []
-    tracemalloc.start()
-    for _ in range(4):
-        exchange = StreamExchange(
-            ways()[way], make_id=numbered_ids(), limits=Limits(), asks=recorded, keep_text=recorded
-        )
+
+    def read() -> StreamExchange:
+        prepared = ways()[way]
+        exchange = StreamExchange(prepared, make_id=numbered_ids(), limits=Limits(), asks=recorded, keep_text=recorded)
         for each in data:
             exchange.feed(each)
-        kept.append(exchange)
+        return exchange
+
+    read()  # what all streams share is made for the first
+    tracemalloc.start()
+    kept = [read() for _ in range(4)]
     size = tracemalloc.get_traced_memory()[0] / len(kept) / 1024
     tracemalloc.stop()
     return size
