@@ -1,7 +1,5 @@
 """What a request came to, put together once when it has ended: the log, the metrics and the record are views of it."""
 
-import time
-
 from msgspec import Struct
 
 from gateway.answer.candidates import broken_calls, dialect_of
@@ -125,8 +123,8 @@ class Summary(Struct, kw_only=True, eq=False):
     @classmethod
     def of(cls, state: RequestState, found: Findings) -> "Summary":
         """What the request came to, which ends now, and what was found out by those who answered it."""
-        # One look at the clock: all times of a request end at the same moment.
-        ended, began = time.monotonic(), state.started
+        # All times of a request end at the same moment.
+        ended, began = state.ended, state.started
         facts = _NO_ANSWER if found.facts is None else found.facts
         # Most requests end so, and then nothing has to be told apart.
         is_fine = state.error is None and facts.failure is None and not state.client_gone

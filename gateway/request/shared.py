@@ -371,6 +371,8 @@ class Shared:
     jitter: Callable[[], float] = field(factory=lambda: secrets.SystemRandom().random)
     draining: bool = False
     under_way: UnderWay = field(factory=UnderWay)
+    ended: list[Any] = field(factory=list)
+    """Requests that have ended, and are not written down yet."""
     active_streams: list[float] = field(init=False)
     """The gauge of the streams that go on: its only number is to be moved."""
     in_flights: dict[str, list[float]] = field(factory=dict)

@@ -89,6 +89,8 @@ class RequestState(Struct, kw_only=True, eq=False):
     credential: str | None
     """What the client shows who it is with: its bearer token, else its `X-Api-Key`."""
     trace: str | None = None
+    ended: float = 0.0
+    """When it ended, on the same clock."""
     model: str | None = None
     stream: bool = False
     surface: Surface = CHAT

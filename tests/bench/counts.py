@@ -389,13 +389,13 @@ async def _counted(strategy: str, route: Route) -> Counts:
         server.words, server.is_short = PROSE.split(), True
         stream = await _requests(each, post(each, route.path, route.ask(True)), counted["stream"])
         server.is_short = False
-        cost = await _requests(each, message, counted["request"])
+        whole = await _requests(each, message, counted["request"])
         gc.collect()
         gc.disable()
         await repeat(each, message, GARBAGE)
         costs.setdefault("garbage", gc.collect() / GARBAGE)
         gc.enable()
-        for kind, cost in (("request", cost), ("stream", stream)):
+        for kind, cost in (("request", whole), ("stream", stream)):
             costs[kind] = cost if at == 0 else costs[kind] - cost
         for kind, words in (("event", PROSE.split()), ("quiet", ["mild"])):
             server.words = words
