@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from gateway.core.errors import InvalidRequest
 from gateway.core.rules import ModelRule
-from gateway.core.unguessed import Unguessed
 from gateway.request.servers import Upstream
 from gateway.request.state import RequestState
+from gateway.request.unguessed import Unguessed
 from gateway.surfaces.chat import telling
 from gateway.surfaces.port import Asked, Server, Situation, Surface
 from gateway.surfaces.responses.surface import RESPONSES, is_input_alone

@@ -6,7 +6,7 @@ from functools import lru_cache
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.core.client import Client
-from gateway.core.unguessed import Unguessed
+from gateway.request.unguessed import Unguessed
 
 __all__ = [
     "CLIENT_WIRE",

@@ -1,17 +1,15 @@
 """A client's connection: its one task, and the library's own way where that is not possible."""
 
 import asyncio
-import json
 import re
 
 import pytest
 from aiohttp import web
 
 from gateway.front.connection import _USED, OneTask
-from gateway.front.measures import measure
 from gateway.request import head
 from tests.support.client import chat, post_bytes
-from tests.support.faulty_upstream import Connection, Received, answer_json, completion
+from tests.support.faulty_upstream import answer_json, completion
 
 NOT_ALIKE = re.compile(rb"(Date: |X-Request-Id: |request id )[^\r\"]*")
 POST = post_bytes(chat(stream=False))
@@ -88,56 +86,3 @@ async def test_a_client_that_leaves_takes_its_request_with_it(gateway, upstream)
     await asyncio.wait_for(asked.wait(), 30)
     writer.transport.abort()
     assert await running.shared.under_way.ended(30)
-
-
-async def test_lines_say_the_request_that_they_are_about_and_no_other(gateway, upstream, log, monkeypatch):
-    def broken(*args: object) -> None:
-        raise OSError("of ours")
-
-    upstream.script = answer_json(completion("hello"))
-    running = await gateway(upstream.url)
-    port = int(running.url.rpartition(":")[2].strip("/"))
-    monkeypatch.setattr("gateway.front.middleware.measure", broken)
-    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    first = post_bytes(chat(stream=False), "X-Request-Id: mine", f"traceparent: {trace}")
-    elsewhere = b"GET /healthz HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n"
-    await told(port, first + elsewhere + post_bytes(chat(stream=False), "X-Request-Id: yours"))
-    written = [json.loads(line) for line in (await log.until('"yours"')).splitlines()]
-    ids = [(line["request_id"], line.get("trace_id")) for line in written if line["event"] == "accounting_failed"]
-    assert ids == [("mine", trace[3:35]), ("yours", None)]
-    assert not {"request_id", "trace_id"} & (await log.record("request_not_let_in")).keys()
-
-
-async def test_of_requests_that_end_together_a_fault_costs_the_record_of_one(gateway, upstream, log, monkeypatch):
-    names = [f"req-{number}" for number in range(12)]
-    all_here = asyncio.Event()
-
-    async def together(connection: Connection, received: Received) -> None:
-        if len(upstream.requests) == len(names):
-            all_here.set()
-        await all_here.wait()
-        await answer_json(completion("hello"))(connection, received)
-
-    def faulty(summary, telemetry):
-        if summary.id == names[3]:
-            raise OSError("of ours")
-        measure(summary, telemetry)
-
-    upstream.script = together
-    running = await gateway(upstream.url)
-    monkeypatch.setattr("gateway.front.middleware.measure", faulty)
-    port = int(running.url.rpartition(":")[2].strip("/"))
-    asked = [post_bytes(chat(stream=False), f"X-Request-Id: {name}") for name in names]
-    await asyncio.gather(*(told(port, each) for each in asked))
-    await told(port, post_bytes(chat(stream=False), "X-Request-Id: last"))
-    written = await log.until('"last"')
-    lines = [json.loads(line) for line in written.splitlines()]
-    assert sorted(
-        line["request_id"] for line in lines if line.get("route") == "chat" and line["event"] == "request_ended"
-    ) == sorted([*names, "last"])
-    assert [line["request_id"] for line in lines if line["event"] == "accounting_failed"] == [names[3]]
-    scraped = running.shared.telemetry.render()[0].decode()
-    served = [
-        line for line in scraped.splitlines() if line.startswith("toolgate_requests_total{") and 'route="chat"' in line
-    ]
-    assert sum(float(line.rpartition(" ")[2]) for line in served) == len(names)
