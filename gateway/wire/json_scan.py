@@ -15,6 +15,7 @@ _QUIET = re.compile(r'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\{\}|\[\])*+',
 _FLAT = re.compile(r'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
 """The same at the deepest level, where an empty container is one too many."""
 _STRING_BODY = re.compile(r"[^\"\\]*+(?:\\.[^\"\\]*+)*+", re.DOTALL)
+_OPENING, _BRACKETS = "{[", "{}[]"
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]*+")
 
 
@@ -73,17 +74,17 @@ class JsonScanner:
         first = text[start]
         if first == '"':
             self._in_string = True
-        elif first in "{[":
-            self._descend()
+        elif first in _OPENING:
+            self._depth = 1
+            if not self._max_depth:
+                raise self._too_deep()
         else:
             self._is_scalar = True
             return start
         return start + 1
 
-    def _descend(self) -> None:
-        self._depth += 1
-        if self._depth > self._max_depth:
-            raise JsonTooDeep(f"nested deeper than {self._max_depth}")
+    def _too_deep(self) -> JsonTooDeep:
+        return JsonTooDeep(f"nested deeper than {self._max_depth}")
 
     def _end_of_scalar(self, text: str, start: int) -> int:
         match = _SCALAR.match(text, start)
@@ -99,16 +100,21 @@ class JsonScanner:
                 if not self._in_string and not self._depth:
                     return position
                 continue
-            match = (_QUIET if self._depth < self._max_depth else _FLAT).match(text, position)
-            position = match.end() if match else position
-            if position == size:
-                break
             char = text[position]
+            # Of nested lists one bracket follows the other: to look for what is quiet between them costs the most.
+            if char not in _BRACKETS:
+                match = (_QUIET if self._depth < self._max_depth else _FLAT).match(text, position)
+                position = match.end() if match else position
+                if position == size:
+                    break
+                char = text[position]
             position += 1
             if char == '"':
                 self._in_string = True
-            elif char in "{[":
-                self._descend()
+            elif char in _OPENING:
+                self._depth += 1
+                if self._depth > self._max_depth:
+                    raise self._too_deep()
             else:
                 self._depth -= 1
                 if not self._depth:
