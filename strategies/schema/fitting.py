@@ -13,13 +13,6 @@ from strategies.schema.document import Document, Schema, properties, required
 __all__ = ["Fitting"]
 
 _Test = Callable[[Any], bool]
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
 _PLAIN = frozenset({"type", "properties", "required", "items", "additionalProperties"})
 _SILENT = frozenset(
     {
@@ -30,6 +23,25 @@ _SILENT = frozenset(
 )
 """What no walk looks at."""
 _MAX_TESTS = 500
+
+
+class _Leaf(frozenset[type]):
+    """The types of a value that has no parts: many are looked at in one go, without a call for each.
+
+    By the exact type: a truth value is an int to Python, and none to JSON.
+    """
+
+    def __call__(self, value: Any) -> bool:
+        return type(value) in self
+
+
+_KINDS: Mapping[str, _Leaf] = {
+    "string": _Leaf({str}),
+    "integer": _Leaf({int}),
+    "number": _Leaf({int, float}),
+    "boolean": _Leaf({bool}),
+    "null": _Leaf({type(None)}),
+}
 
 
 class Fitting:
@@ -78,13 +90,7 @@ class Fitting:
         if kind == "array":
             return self._array(view)
         kinds = _KINDS.get(kind)
-        if kinds is None or len(said) > 1:
-            return _is_unclear
-        # By the exact type: a truth value is an int to Python, and none to JSON.
-        if len(kinds) == 1:
-            sole = kinds[0]
-            return lambda value: type(value) is sole
-        return lambda value: type(value) in kinds
+        return _is_unclear if kinds is None or len(said) > 1 else kinds
 
     def _object(self, view: Schema) -> _Test:
         needed = required(view)
@@ -103,7 +109,12 @@ class Fitting:
                     return False
             if not members and other is _is_anything:
                 return True
-            return all(members.get(key, other)(item) for key, item in value.items())
+            for key, item in value.items():
+                member = members.get(key, other)
+                # Asked for here where that takes no call.
+                if type(item) not in member if type(member) is _Leaf else not member(item):
+                    return False
+            return True
 
         return test
 
@@ -112,6 +123,7 @@ class Fitting:
         if isinstance(items, list):
             return _is_unclear
         item = self._test(items)
+        leaf = item if isinstance(item, _Leaf) else None
 
         def test(value: Any) -> bool:
             if type(value) is not list:
@@ -120,7 +132,8 @@ class Fitting:
             if item is _is_anything:
                 return True
             # Beyond the work that may be done the rest is taken to fit.
-            return all(map(item, value if left > 0 else value[: max(0, left + len(value))]))
+            looked_at = value if left > 0 else value[: max(0, left + len(value))]
+            return all(map(item, looked_at)) if leaf is None else leaf.issuperset(map(type, looked_at))
 
         return test
 

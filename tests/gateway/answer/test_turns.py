@@ -33,6 +33,8 @@ FEW = [
     ("json_bare", "enum", "native"),
     ("hermes", "anyOf of objects", "whole"),
     ("generic_xml", "objects of texts", "native"),
+    ("command_r_action", "objects", "open"),
+    ("glm_bare", "deep", "cut"),
 ]
 
 
