@@ -12,12 +12,14 @@ import signal
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
 from attrs import define, frozen
 
 from gateway.background.garbage import Garbage
+from gateway.background.pulse import Pulse
 from gateway.background.tick import Upkeep
 from gateway.config import load as config
 from gateway.config.load import Settings
@@ -41,7 +43,6 @@ from strategies.factory import load_strategies
 
 __all__ = ["GC_THRESHOLDS", "Gateway", "Orders", "Post", "build", "load_ahead", "run", "tell_lasting"]
 
-PULSE_S = 1.0
 LASTING_S = 5.0
 """A request that is older has a line in the log while it still goes on."""
 LASTING_AGAIN = 6.0
@@ -63,8 +64,7 @@ class Gateway:
     shared: Shared
     upkeep: Upkeep
     metrics_url: str | None = None
-    hears_pulse: list[Callable[[], None]]
-    """Called every second, by the one timer that an idle process has."""
+    pulse: Pulse
     _server: Server
     _demo: DemoServer | None
     _strategies: Mapping[str, ToolExecutionStrategy]
@@ -149,9 +149,13 @@ async def build(
         listening = server(shared)
         closing.push_async_callback(listening.close)
         port = await listening.start(settings.host, settings.port)
-        hears: list[Callable[[], None]] = [upkeep.look_up, Garbage()]
-        pulse = asyncio.get_running_loop().create_task(_beat(telemetry, shared, hears), name="pulse")
-        closing.push_async_callback(_ended, pulse)
+        pulse = Pulse(
+            upkeep.look_up,
+            Garbage(),
+            lambda: tell_lasting(shared, Deadline.now()),
+            on_lag=partial(telemetry.observe, "toolgate_event_loop_lag_seconds", {}),
+        )
+        closing.callback(pulse.end)
         return Gateway(
             url=listening_url(settings, port),
             metrics_url=metrics_url,
@@ -161,7 +165,7 @@ async def build(
             server=listening,
             demo=demo,
             strategies=loaded.strategies,
-            hears_pulse=hears,
+            pulse=pulse,
             # Only now that all has begun: a fault above closes what had.
             closing=closing.pop_all(),
         )
@@ -390,18 +394,6 @@ def tell_lasting(shared: Shared, now: float) -> None:
         age_s = now - request.started
         if age_s >= LASTING_AGAIN * request.told_at_s:
             request.lasts(age_s)
-
-
-async def _beat(metrics: Metrics, shared: Shared, hears: Sequence[Callable[[], None]]) -> None:
-    loop = asyncio.get_running_loop()
-    while True:
-        # By the loop's own clock: what is late here is late for every request.
-        due = loop.time() + PULSE_S
-        await asyncio.sleep(PULSE_S)
-        metrics.observe("toolgate_event_loop_lag_seconds", {}, max(0.0, loop.time() - due))
-        for each in hears:
-            each()
-        tell_lasting(shared, Deadline.now())
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

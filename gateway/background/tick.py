@@ -46,7 +46,7 @@ SALT_TICKS = 8
 """Whoever starts while a store has lost the secret makes another one for all."""
 AWAKE_TICKS = 12
 """So long there may be more to share or to hear behind the last news: a second is judged once it is over."""
-REST_S = 30.0
+REST_S = 60.0
 """Even then a promotion may fall due, or a store be away."""
 CLOSE_S = 5.0
 SALT_NAME = "salt"

@@ -188,7 +188,7 @@ class WorkerPost:
         self._channel.say(**{"is": "ready", "metrics": target_of(gateway.metrics_url)})
         if self.part.slot == 0:  # one of them is enough
             orders.look(look_around(gateway))
-        gateway.hears_pulse.append(self._beat)
+        gateway.pulse.hears.append(self._beat)
         self._beat()
 
     def leaving(self) -> None:
