@@ -61,40 +61,43 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         surface=summary.surface,
         who=summary.who,
         stream=summary.stream,
-        strategy=summary.strategy or "none",
         dialect=summary.dialect,
         arm=assignment.arm,
         epoch=assignment.epoch,
-        selected=summary.selected or "",
-        notes=_notes(summary.notes, shared) if summary.notes else (),
-        rewritten=summary.is_rewritten,
-        prompted_tools=summary.prompted_tools,
-        retries=summary.retries,
-        upstream_status=summary.upstream_status,
-        asked_again=summary.asked_again,
-        follows=summary.follows,
-        tools=len(request.tools.names),
-        forced=choice == "required" or isinstance(choice, dict),
         status=summary.status,
         end=summary.end,
-        healthy=summary.is_healthy,
-        error=summary.failure if summary.error is None else summary.error,
-        cause=summary.cause,
-        finish_reason=next(iter(facts.finish_reasons.values()), None),
-        completion_id=answer_id[:MAX_ID_CHARS] if answer_id else None,
-        bytes_in=summary.bytes_in,
-        bytes_out=summary.bytes_out,
-        usage=facts.usage,
-        # Whole microseconds; `round` would take ten times as long.
-        duration_s=(summary.duration_s * 1e6 + 0.5) // 1 / 1e6,
-        upstream_first_s=first and (first * 1e6 + 0.5) // 1 / 1e6,
-        first_sent_s=sent and (sent * 1e6 + 0.5) // 1 / 1e6,
-        overhead_s=(summary.overhead_s * 1e6 + 0.5) // 1 / 1e6,
-        held_bytes=facts.held_bytes_max,
-        noise=summary.noise,
         version=__version__,
-        config=configuration.digest,
     )
+    # One by one: a call with more names makes a dictionary of them first.
+    record.config = configuration.digest
+    record.strategy = summary.strategy or "none"
+    record.selected = summary.selected or ""
+    if summary.notes:
+        record.notes = _notes(summary.notes, shared)
+    record.rewritten = summary.is_rewritten
+    record.prompted_tools = summary.prompted_tools
+    record.retries = summary.retries
+    record.upstream_status = summary.upstream_status
+    record.asked_again = summary.asked_again
+    record.follows = summary.follows
+    record.tools = len(request.tools.names)
+    record.forced = choice == "required" or isinstance(choice, dict)
+    record.healthy = summary.is_healthy
+    record.error = summary.failure if summary.error is None else summary.error
+    record.cause = summary.cause
+    record.finish_reason = next(iter(facts.finish_reasons.values()), None)
+    if answer_id:
+        record.completion_id = answer_id[:MAX_ID_CHARS]
+    record.bytes_in = summary.bytes_in
+    record.bytes_out = summary.bytes_out
+    record.usage = facts.usage
+    # Whole microseconds; `round` would take ten times as long.
+    record.duration_s = (summary.duration_s * 1e6 + 0.5) // 1 / 1e6
+    record.upstream_first_s = first and (first * 1e6 + 0.5) // 1 / 1e6
+    record.first_sent_s = sent and (sent * 1e6 + 0.5) // 1 / 1e6
+    record.overhead_s = (summary.overhead_s * 1e6 + 0.5) // 1 / 1e6
+    record.held_bytes = facts.held_bytes_max
+    record.noise = summary.noise
     audit = configuration.keeps
     if not summary.is_plain:
         audit = _add_found(record, summary, request, shared)

@@ -1,5 +1,7 @@
 """What a request came to, put together once when it has ended: the log, the metrics and the record are views of it."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from gateway.answer.candidates import broken_calls, dialect_of
@@ -38,83 +40,83 @@ class Summary(Struct, kw_only=True, eq=False):
     """What one request came to; seconds count from its beginning, unless they say otherwise."""
 
     id: str
-    trace: str | None
     route: str
     surface: str
     """The wire that the client speaks."""
     method: str
     model: str | None
     stream: bool
-    credential: str | None
-    """What the client has shown who it is with."""
-    who: str
-    """The same in a short word, where somebody checks it."""
     configuration: Configuration
     """What was in force."""
-    request: ChatRequest | None
-    """What was asked for; of the main job alone."""
-    assignment: Assignment | None
-    arm: Arm | None
-    key: str
-    """The conversation."""
-    follows: Follows
-    strategy: str | None
-    selected: str | None
-    """Why the strategy was chosen."""
-    notes: list[str]
-    is_rewritten: bool
-    """The model server was sent another request than came."""
-    prompted_tools: int
-    """How many tools stood in its prompt."""
-    asked_again: str
-    """What asking the model again for a broken call came to."""
     upstream: str
-    upstream_status: int | None
-    upstream_code: str
-    """The class of that status, as metrics name it."""
-    retries: int
     status: int
     end: str
     """In one word how the answer ended."""
-    is_healthy: bool
-    error: str | None
-    """The code of the error that the client was told, or would have been."""
-    cause: str | None
-    """Why the model server could not answer, as far as its connection tells."""
-    failure: str | None
-    """The code of the error that ended the answer for a client that was still there."""
-    verdict: DryVerdict | None
-    noise: bool | None
-    bytes_in: int
-    bytes_out: int
     duration_s: float
-    upstream_s: float | None
-    """Since the model server was asked, the last time; `None` where it was not."""
-    upstream_first_s: float | None
-    first_sent_s: float | None
-    longest_gap_s: float
-    longest_hold_s: float
-    prepare_s: float
-    read_s: float
-    overhead_s: float
-    """What preparing and reading took together."""
-    has_answer: bool
-    """There was one to look at, if only its beginning."""
     facts: Facts
     """What was found in the answer."""
-    answer_id: str | None
-    """The id by which the client knows it."""
-    attempted: tuple[Verdict, ...]
-    """The candidates that stayed text though they named a tool."""
-    dialect: str
-    """Of the first call, else of the first attempt."""
-    outcome: str
-    """What reading the answer came to; empty if nobody did."""
-    is_plain: bool
-    """The answer was nothing but text, in time, and went out as it came."""
     kind: tuple[str | int | None, ...]
     """What many requests have in common: all that the labels of their measures and the first half of the line say."""
-    is_reader_broken: bool
+    trace: str | None = None
+    credential: str | None = None
+    """What the client has shown who it is with."""
+    who: str = ""
+    """The same in a short word, where somebody checks it."""
+    request: ChatRequest | None = None
+    """What was asked for; of the main job alone."""
+    assignment: Assignment | None = None
+    arm: Arm | None = None
+    key: str = ""
+    """The conversation."""
+    follows: Follows = "nothing"
+    strategy: str | None = None
+    selected: str | None = None
+    """Why the strategy was chosen."""
+    notes: Sequence[str] = ()
+    is_rewritten: bool = False
+    """The model server was sent another request than came."""
+    prompted_tools: int = 0
+    """How many tools stood in its prompt."""
+    asked_again: str = ""
+    """What asking the model again for a broken call came to."""
+    upstream_status: int | None = None
+    upstream_code: str = "none"
+    """The class of that status, as metrics name it."""
+    retries: int = 0
+    is_healthy: bool = True
+    error: str | None = None
+    """The code of the error that the client was told, or would have been."""
+    cause: str | None = None
+    """Why the model server could not answer, as far as its connection tells."""
+    failure: str | None = None
+    """The code of the error that ended the answer for a client that was still there."""
+    verdict: DryVerdict | None = None
+    noise: bool | None = None
+    bytes_in: int = 0
+    bytes_out: int = 0
+    upstream_s: float | None = None
+    """Since the model server was asked, the last time; `None` where it was not."""
+    upstream_first_s: float | None = None
+    first_sent_s: float | None = None
+    longest_gap_s: float = 0.0
+    longest_hold_s: float = 0.0
+    prepare_s: float = 0.0
+    read_s: float = 0.0
+    overhead_s: float = 0.0
+    """What preparing and reading took together."""
+    has_answer: bool = False
+    """There was one to look at, if only its beginning."""
+    answer_id: str | None = None
+    """The id by which the client knows it."""
+    attempted: tuple[Verdict, ...] = ()
+    """The candidates that stayed text though they named a tool."""
+    dialect: str = "none"
+    """Of the first call, else of the first attempt."""
+    outcome: str = ""
+    """What reading the answer came to; empty if nobody did."""
+    is_plain: bool = True
+    """The answer was nothing but text, in time, and went out as it came."""
+    is_reader_broken: bool = False
     """Reading the answer came upon a fault of the gateway's own."""
 
     def __repr__(self) -> str:
@@ -129,74 +131,80 @@ class Summary(Struct, kw_only=True, eq=False):
         # Most requests end so, and then nothing has to be told apart.
         is_fine = state.error is None and facts.failure is None and not state.client_gone
         end = "completed" if is_fine else _end(state, facts)
-        enrolled, way = found.enrolled, found.way
-        error, upstream_status, strategy, model = state.error, state.upstream_status, way.strategy, state.model
-        seen = _Seen.of(facts, found.verdict)
-        # No status was sent: the client was gone before there was one.
-        status = state.status or ABANDONED_STATUS
+        enrolled, way, http = found.enrolled, found.way, state.http
+        error, upstream_status, model = state.error, state.upstream_status, state.model
         code = None if error is None else error.code
         cause = None if error is None else getattr(error, "cause", None)
-        return cls(
+        # No status was sent: the client was gone before there was one.
+        status = state.status or ABANDONED_STATUS
+        seen = _Seen.of(facts, found.verdict)
+        told = cls(
             id=state.id,
-            trace=state.trace,
             route=state.route,
             surface=state.surface.name,
-            method=state.http.method,
+            method=http.method,
             model=model,
             stream=state.stream,
-            credential=state.credential,
-            # Nobody is named where nobody has shown anything: all such clients would look like one.
-            who=state.who if state.key_name or state.credential else "",
             configuration=state.configuration,
-            request=enrolled.request,
-            assignment=enrolled.assignment,
-            arm=enrolled.arm,
-            key=enrolled.key,
-            follows=found.follows or "nothing",
-            strategy=strategy,
-            selected=way.selected,
-            notes=found.notes,
-            is_rewritten=way.is_rewritten,
-            prompted_tools=way.prompted_tools,
-            asked_again=found.asked_again,
             upstream=state.upstream.name,
-            upstream_status=upstream_status,
-            upstream_code="none" if upstream_status is None else f"{upstream_status // 100}xx",
-            retries=state.retries,
             status=status,
             end=end,
-            is_healthy=end not in UNHEALTHY_ENDS,
-            error=code,
-            cause=cause,
-            # An answer breaks off for a client that leaves; that is its own doing and no failure of a server.
-            failure=None if state.client_gone else facts.failure,
-            verdict=found.verdict,
-            noise=found.noise,
-            bytes_in=state.bytes_in,
-            bytes_out=state.bytes_out,
             duration_s=ended - began,
-            upstream_s=ended - state.upstream_started if state.upstream_started else None,
-            upstream_first_s=None if state.upstream_first is None else state.upstream_first - began,
-            first_sent_s=None if state.first_sent is None else state.first_sent - began,
-            longest_gap_s=state.longest_gap_s,
-            longest_hold_s=found.longest_hold_s,
-            prepare_s=found.prepare_s,
-            read_s=found.read_s,
-            overhead_s=found.prepare_s + found.read_s,
-            has_answer=found.facts is not None,
             facts=facts,
-            answer_id=found.answer_id or facts.completion_id,
-            attempted=seen.attempted,
-            dialect=seen.dialect,
-            outcome=seen.outcome,
-            is_plain=seen.is_plain,
             kind=(
-                *(state.route, state.http.method, model and model[:_LONGEST_NAME], state.stream, strategy),
+                *(state.route, http.method, model and model[:_LONGEST_NAME], state.stream, way.strategy),
                 *(enrolled.arm, way.selected, status, end, code, state.upstream.name, cause, upstream_status),
                 *(state.retries, seen.dialect, seen.outcome),
             ),
-            is_reader_broken=seen.is_broken,
         )
+        # One by one: a call with more than fifteen names makes a dictionary of them first, which takes four times as
+        # long.
+        told.trace = state.trace
+        told.credential = state.credential
+        # Nobody is named where nobody has shown anything: all such clients would look like one.
+        told.who = state.who if state.key_name or state.credential else ""
+        told.request = enrolled.request
+        told.assignment = enrolled.assignment
+        told.arm = enrolled.arm
+        told.key = enrolled.key
+        told.follows = found.follows or "nothing"
+        told.strategy = way.strategy
+        told.selected = way.selected
+        told.notes = found.notes
+        told.is_rewritten = way.is_rewritten
+        told.prompted_tools = way.prompted_tools
+        told.asked_again = found.asked_again
+        told.upstream_status = upstream_status
+        if upstream_status is not None:
+            told.upstream_code = f"{upstream_status // 100}xx"
+        told.retries = state.retries
+        if not is_fine:
+            told.is_healthy = end not in UNHEALTHY_ENDS
+            told.error, told.cause = code, cause
+            # An answer breaks off for a client that leaves; that is its own doing and no failure of a server.
+            told.failure = None if state.client_gone else facts.failure
+        told.verdict = found.verdict
+        told.noise = found.noise
+        told.bytes_in = state.bytes_in
+        told.bytes_out = state.bytes_out
+        if state.upstream_started:
+            told.upstream_s = ended - state.upstream_started
+        if state.upstream_first is not None:
+            told.upstream_first_s = state.upstream_first - began
+        if state.first_sent is not None:
+            told.first_sent_s = state.first_sent - began
+        told.longest_gap_s = state.longest_gap_s
+        told.longest_hold_s = found.longest_hold_s
+        told.prepare_s = found.prepare_s
+        told.read_s = found.read_s
+        told.overhead_s = found.prepare_s + found.read_s
+        told.has_answer = found.facts is not None
+        told.answer_id = found.answer_id or facts.completion_id
+        told.outcome = seen.outcome
+        if not seen.is_plain:
+            told.is_plain = False
+            told.attempted, told.dialect, told.is_reader_broken = seen.attempted, seen.dialect, seen.is_broken
+        return told
 
 
 class _Seen(Struct, frozen=True, kw_only=True):
