@@ -12,7 +12,6 @@ import signal
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from functools import partial
 from typing import Any, Protocol
 
 import structlog
@@ -153,7 +152,7 @@ async def build(
             upkeep.look_up,
             Garbage(),
             lambda: tell_lasting(shared, Deadline.now()),
-            on_lag=partial(telemetry.observe, "toolgate_event_loop_lag_seconds", {}),
+            on_lag=lambda late_s: telemetry.observe("toolgate_event_loop_lag_seconds", {}, late_s),
         )
         closing.callback(pulse.end)
         return Gateway(
