@@ -10,7 +10,6 @@ a test of its own.
 """
 
 import re
-from collections.abc import Callable
 
 import msgspec
 
@@ -18,7 +17,7 @@ from gateway.answer.facts import Facts
 from gateway.answer.queue import LINE
 from gateway.answer.template import Template
 from gateway.core.events import Event, Text
-from gateway.wire.calm import BLANK, Blanks, Calm
+from gateway.wire.calm import CALM, Blanks, Calm, Kinds, Loud, kinds_of, letters_but
 from strategies.base import Listener
 
 __all__ = ["Deaf", "Quiet", "is_text"]
@@ -39,7 +38,7 @@ class Deaf:
     holds = False
     begun = 0
     blanks: Blanks = "pass"
-    calm = re.compile(rb'["\\\x00-\x1f\x80-\xff]')
+    calm = Loud(re.compile(rb'["\\\x00-\x1f\x80-\xff]'), letters_but(frozenset()))
 
     def __init__(self) -> None:
         self._heard: list[str] = []
@@ -61,7 +60,6 @@ class Quiet:
 
     __slots__ = (
         "_begin",
-        "_blanks_pass",
         "_calm",
         "_calm_look",
         "_chars",
@@ -70,9 +68,10 @@ class Quiet:
         "_gap",
         "_gathered",
         "_head",
+        "_kinds",
+        "_known",
         "_listener",
         "_may_part",
-        "_search",
         "_size",
         "_stamped",
         "_tail",
@@ -88,10 +87,12 @@ class Quiet:
         self._facts = facts
         self._listener: Listener | None = None
         """None while every event is to be read."""
-        self._search: Callable[[bytes], object] | None = None
-        """What finds that a content is to be heard; None while each is."""
+        self._kinds: Kinds | None = None
+        """Which contents need not be heard; None while each is."""
+        self._known: Kinds | None = None
+        """The same when it was last asked for."""
         self._calm = bytearray()
-        """Contents in which that found nothing, and of which the listener does not know yet."""
+        """Contents that were of that kind, and of which the listener does not know yet."""
         self.events = 0
         """How many have gone out and were not told."""
         self.last = b""
@@ -110,8 +111,6 @@ class Quiet:
         """Events that wait, however many, as they go on with what is open; None while nothing is."""
         self.held_most = 0
         """How many bytes have waited at most."""
-        self._blanks_pass = False
-        """One that ends in a blank goes out as any other."""
         self._calm_look: Calm | None = None
         """How the events look in which it looks for that."""
         self._head = self._tail = self._gap = b""
@@ -147,18 +146,21 @@ class Quiet:
         """What is calm need not be heard as long as nothing waits, and has begun or been stamped."""
         listener = self._listener
         calm = None if listener is None or self._waiting or self._gathered is not None else listener.calm
-        self._search = calm.search if calm is not None else None
-        self._blanks_pass = listener is not None and listener.blanks == "pass"
+        if calm is None or listener is None:
+            self._kinds = None
+            return
+        known = self._known
+        if known is None or known.loud is not calm or known.blanks != listener.blanks:
+            known = self._known = kinds_of(calm, listener.blanks)
+        self._kinds = known
 
     def word(self, content: bytes) -> bool:
         """Whether an event with this content goes out at once and alone, as `passes` has it; it is then taken down.
 
         The event is to be cast in the template; one that does not go out so is for `passes`.
         """
-        search = self._search
-        if search is None or self._stamped is not None or not content or search(content) is not None:
-            return False
-        if content[-1] == BLANK and not self._blanks_pass:
+        kinds = self._kinds
+        if kinds is None or self._stamped is not None or not content or kinds[content] != CALM:
             return False
         if len(self._calm) + len(content) > _MOST:
             return False
@@ -172,7 +174,7 @@ class Quiet:
         With a `head` only where that stands before the contents of all, with the quote before them.
         """
         listener = self._listener
-        if self._search is None or self._stamped is not None or listener is None or len(self._calm) > _MOST // 2:
+        if self._kinds is None or self._stamped is not None or listener is None or len(self._calm) > _MOST // 2:
             return None
         loud, look = listener.calm, self._calm_look
         if loud is None or (head is not None and head != self._head):
@@ -198,9 +200,9 @@ class Quiet:
 
     def passes(self, data: bytes) -> bytes | None:
         """What goes out now that this event has come, or several; None where they are to be read."""
-        search = self._search
+        kinds = self._kinds
         # The way of most events of most answers.
-        if search is not None:
+        if kinds is not None:
             stamped = self._stamped
             if stamped is not None:
                 match = stamped.fullmatch(data)
@@ -209,12 +211,7 @@ class Quiet:
                 content = data[self._begin : self._end]
             else:
                 content = b""
-            if (
-                content
-                and search(content) is None
-                and len(self._calm) + len(content) <= _MOST
-                and (content[-1] != BLANK or self._blanks_pass)
-            ):
+            if content and kinds[content] == CALM and len(self._calm) + len(content) <= _MOST:
                 self._calm += content
                 self.events += 1
                 if stamped is not None:
@@ -298,8 +295,7 @@ class Quiet:
 
     def _overlook(self, listener: Listener) -> None:
         """Say what was calm so far."""
-        # Line breaks are all that is not written there as it is.
-        listener.overlook(self._calm.decode("ascii").replace("\\n", "\n"))
+        listener.overlook(_decode(b"".join((b'"', self._calm, b'"'))))
         self._size += len(self._calm)
         self._calm = bytearray()
 
@@ -347,7 +343,7 @@ class Quiet:
             self.late += late
             self._facts.late_events += late
         self.held_most = max(self.held_most, sum(map(len, waiting)))
-        self._search = None
+        self._kinds = None
         return b"".join(out)
 
     def _free(self, count: int) -> None:
@@ -360,7 +356,7 @@ class Quiet:
 
     def stop(self) -> None:
         """From here on every event is to be read."""
-        self._listener = self._gathered = self._search = None
+        self._listener = self._gathered = self._kinds = None
 
     def take(self) -> tuple[str, int, bytes]:
         """The text that has gone out and was not told, in how much at its end something may have begun, and the events

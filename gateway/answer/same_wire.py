@@ -18,7 +18,7 @@ from gateway.core.limits import Limits
 from gateway.kinds.rows import KINDS
 from gateway.kinds.shared.answer import Plain
 from gateway.kinds.shared.port import Dialogue, Reply, Situation
-from gateway.wire.calm import Calm
+from gateway.wire.calm import Calm, Loud
 from gateway.wire.chat_chunks import token_counts
 from gateway.wire.sse import Boundary
 from strategies.base import Prepared
@@ -53,7 +53,7 @@ _NUMBERLESS = b'"text_delta"'
 _TEXT = b'"text":'
 _LINE_END = ord("\n")
 _EVENT_END = b"\n\n"
-_LINE = re.compile(b"\n")
+_LINE = Loud(re.compile(b"\n"))
 
 
 def hearing(wire: str, model: str, situation: Situation, *, stream: bool) -> Dialogue:

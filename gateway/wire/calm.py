@@ -4,6 +4,7 @@ Nothing of one has to be taken apart but that: how it begins, how it ends, and w
 gives each a number, or letters at random, says that at the same places of all.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -11,7 +12,22 @@ from typing import Literal
 
 from attrs import frozen
 
-__all__ = ["BLANK", "LONGEST", "MOST", "Blanks", "Calm", "Ends", "Gone", "Lane", "Rest", "lane_of"]
+__all__ = [
+    "CALM",
+    "LONGEST",
+    "MOST",
+    "Blanks",
+    "Calm",
+    "Ends",
+    "Gone",
+    "Kinds",
+    "Lane",
+    "Loud",
+    "Rest",
+    "kinds_of",
+    "lane_of",
+    "letters_but",
+]
 
 MOST = 64
 """Events that go by a lane before they are told; with that, what is told in one go has a bound."""
@@ -69,6 +85,62 @@ def _pattern(are_texts: tuple[bool, ...], sizes: tuple[int, ...], tail: bytes) -
     return re.compile(b"".join(parts) + re.escape(tail + CHUNK_END))
 
 
+_LETTERS = (
+    rb"[\xe4-\xec][\x80-\xbf]{2}|\xe3(?:\x80[\x81-\xbf]|[\x81-\xbf][\x80-\xbf])|[\xc3-\xdf][\x80-\xbf]|\xc2[\xa1-\xbf]"
+    rb"|\xe2(?:\x80[\x90-\xa7\xb0-\xbf]|[\x82-\xbf][\x80-\xbf])|\xef[\xbc\xbd][\x80-\xbf]|\xed[\x80-\x9f][\x80-\xbf]"
+    rb"|\xe0[\xa0-\xbf][\x80-\xbf]|\xe1[\x80-\x99\x9b-\xbf][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}"
+)
+"""Letters and signs beyond ASCII, so that a text of any language goes by as one of English does: none is white space,
+which may be dropped before a call, or without a width, for private use or half of a character."""
+_HEX = rb"[0-9a-f]"
+_ESCAPED = rb"\\u(?:%b)|\\ud[89ab]%b\\ud[c-f]%b" % (
+    rb"|".join(
+        (
+            *(rb"00a[1-9a-f]", rb"00[b-f]" + _HEX, rb"20[13]" + _HEX, rb"202[0-7]"),
+            *(rb"300[1-9a-f]", rb"30[1-9a-f]" + _HEX, rb"ff[0-7]" + _HEX),
+            *(
+                rb"0[1-9a-f]" + _HEX * 2,
+                rb"1[0-57-9a-f]" + _HEX * 2,
+                rb"[23][1-9a-f]" + _HEX * 2,
+                rb"d[0-7]" + _HEX * 2,
+            ),
+            rb"[4-9a-c]" + _HEX * 3,
+        )
+    ),
+    *(_HEX * 2, _HEX * 2),
+)
+"""Most of the same as `json.dumps` writes them, and with it many a server."""
+
+
+@lru_cache(maxsize=32)
+def letters_but(others: frozenset[str]) -> re.Pattern[bytes]:
+    """What finds letters and signs beyond ASCII in JSON, but for `others`."""
+    found = b"(?:%b|(?i:%b))" % (_LETTERS, _ESCAPED)
+    forms = [form for each in sorted(others) for form in (each.encode(), json.dumps(each)[1:-1].encode())]
+    apart = b"(?!(?i:%b))" % b"|".join(map(re.escape, forms)) if forms else b""
+    return re.compile(b"(?:%b%b)+" % (apart, found))
+
+
+@frozen(eq=False)
+class Loud:
+    """What finds in a text, as it stands in JSON, that its event is to be read."""
+
+    signs: re.Pattern[bytes]
+    """Finds it in ASCII, and whatever is none."""
+    letters: re.Pattern[bytes] | None = None
+    """What is none and yet begins nothing, wherever it stands: it counts as a full stop does."""
+
+    def is_in(self, text: bytes) -> bool:
+        """Whether the text has it."""
+        if self.signs.search(text) is None:
+            return False
+        # Within a text there is no quote: more than one event would be searched for nothing.
+        if self.letters is None or b'"' in text:
+            return True
+        plain = self.letters.sub(b".", text)
+        return plain == text or self.signs.search(plain) is not None
+
+
 @frozen
 class Calm:
     """How the calm events of an answer look."""
@@ -77,8 +149,7 @@ class Calm:
     """What each begins with, up to its text or to what else differs."""
     tail: bytes
     """What each ends with."""
-    loud: re.Pattern[bytes]
-    """What finds in a text that its event is to be read."""
+    loud: Loud
     rest: Rest | None = None
     """Where they differ in more than that."""
     blanks: Blanks = "pass"
@@ -106,31 +177,31 @@ class _Beginnings(dict[int, bytes]):
         return beginning
 
 
-_CALM, _WAITS, _LOUD = range(3)
+CALM, _WAITS, _LOUD = range(3)
 """What a text is: one that goes at once; one whose blank at its end has to wait for what comes behind it; any other."""
-BLANK = 32
+_BLANK = 32
 """By its number."""
 
 
-class _Kinds(dict[bytes, int]):
+class Kinds(dict[bytes, int]):
     """What texts are: words come again, and to look one up costs a fifth of a search."""
 
-    def __init__(self, loud: re.Pattern[bytes], blanks: Blanks) -> None:
+    def __init__(self, loud: Loud, blanks: Blanks) -> None:
         super().__init__()
-        self._search = loud.search
-        self._blanks = blanks
+        self.loud = loud
+        self.blanks = blanks
 
     def __missing__(self, text: bytes) -> int:
-        kind = _CALM if self._search(text) is None else _LOUD
-        if kind == _CALM and text[-1] == BLANK and self._blanks != "pass":
+        kind = _LOUD if self.loud.is_in(text) else CALM
+        if kind == CALM and text[-1] == _BLANK and self.blanks != "pass":
             # Of more than one nobody knows what they stand before.
-            kind = _WAITS if self._blanks == "wait" and text[-2:] not in (b"  ", b" ") else _LOUD
+            kind = _WAITS if self.blanks == "wait" and text[-2:] not in (b"  ", b" ") else _LOUD
         if len(text) <= _LONGEST_WORD and len(self) < _MOST_WORDS:
             self[text] = kind
         return kind
 
 
-_kinds = lru_cache(maxsize=32)(_Kinds)
+kinds_of = lru_cache(maxsize=32)(Kinds)
 """Of the same for the same: nearly all answers are looked through for the same."""
 
 
@@ -193,12 +264,12 @@ def lane_of(calm: Calm, ends: Ends, *, may_hold: bool = False) -> Lane:
     if calm.rest is not None:
         return _stamped(calm, calm.rest, ends)
     write, leave, clock = ends.write, ends.leave, ends.clock
-    beginnings, end, kinds = _Beginnings(calm.head), calm.tail + CHUNK_END, _kinds(calm.loud, calm.blanks)
+    beginnings, end, kinds = _Beginnings(calm.head), calm.tail + CHUNK_END, kinds_of(calm.loud, calm.blanks)
     texts: list[bytes] = []
     times: list[float] = []
     keep, note = texts.append, times.append
     behind, frame = -len(end), len(calm.head) + len(calm.tail)
-    most_calm = _WAITS if may_hold else _CALM
+    most_calm = _WAITS if may_hold else CALM
     last, waiting, words, since, held_s, held_bytes = b"", b"", b"", 0.0, 0.0, 0
 
     def takes(data: bytes) -> bool:
@@ -212,7 +283,7 @@ def lane_of(calm: Calm, ends: Ends, *, may_hold: bool = False) -> Lane:
             and (kind := kinds[text]) <= most_calm
             and len(texts) < MOST
             # Where white space goes on nobody knows yet what it stands before.
-            and not (waiting and text[0] == BLANK)
+            and not (waiting and text[0] == _BLANK)
         ):
             leave(data)
             return False
@@ -261,7 +332,7 @@ def _inner(chunk: bytes) -> bytes:
 def _stamped(calm: Calm, rest: Rest, ends: Ends) -> Lane:
     """The same for events that differ in more than their text; none waits."""
     write, leave, clock = ends.write, ends.leave, ends.clock
-    beginnings, kinds = _Beginnings(calm.head), _kinds(calm.loud, calm.blanks)
+    beginnings, kinds = _Beginnings(calm.head), kinds_of(calm.loud, calm.blanks)
     texts: list[bytes] = []
     times: list[float] = []
     keep, note = texts.append, times.append

@@ -5,14 +5,13 @@ client asked for is the text and all of it (https://github.com/vllm-project/vllm
 wants it left out. Bare data and commands are no markup: they may be what was asked for.
 """
 
-import re
 from collections.abc import Callable
 
 from attrs import evolve
 
 from gateway.core.events import NONE_MARKUP, Args, Drop, End, Event, Note, Start, Text, Verdict
 from gateway.core.tools import ToolSet
-from gateway.wire.calm import Blanks
+from gateway.wire.calm import Blanks, Loud
 from gateway.wire.chat_request import ChatRequest
 from strategies.base import AnswerReader, FinishReason, Listener, Options, Prepared, Shape
 from strategies.dialects.rows import BY_ID
@@ -81,7 +80,7 @@ class _LetsAll:
         self.overlook = inner.overlook
 
     @property
-    def calm(self) -> re.Pattern[bytes] | None:
+    def calm(self) -> Loud | None:
         return self._inner.calm
 
     @property

@@ -4,7 +4,6 @@ A third-party strategy implements `ToolExecutionStrategy` and registers an entry
 exactly as the built-in ones do. It needs nothing but this module, `gateway.core` and `gateway.wire`.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -15,7 +14,7 @@ from gateway.core.client import Client
 from gateway.core.events import Event, Note
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
-from gateway.wire.calm import Blanks
+from gateway.wire.calm import Blanks, Loud
 from gateway.wire.chat_request import ChatRequest
 from strategies.base.translation import CallBack, Refusal
 
@@ -123,11 +122,10 @@ class Listener(Protocol):
         ...
 
     @property
-    def calm(self) -> re.Pattern[bytes] | None:
+    def calm(self) -> Loud | None:
         """What finds in the JSON of a text, without its quotes, that it is to be heard; None while every one is.
 
-        A text without that is of ASCII as it stands there, but for line breaks before letters, is decided whatever
-        comes, and nothing begins in it; at its end, however, may be `blanks`.
+        A text without that is decided whatever comes, and nothing begins in it; at its end, however, may be `blanks`.
         """
         ...
 

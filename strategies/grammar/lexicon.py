@@ -9,6 +9,8 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property, lru_cache
 
+from gateway.wire.calm import Loud, letters_but
+
 __all__ = ["END_TOKENS", "LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "Triggers", "lexicon", "line_of"]
 
 # By the templates of Qwen, DeepSeek, GLM, Kimi and MiniMax; the prompts of Cline; Seed-OSS; Magistral; Command;
@@ -144,14 +146,15 @@ def _trigger(
 
 
 @lru_cache(maxsize=256)
-def _trigger_in_json(starts: _Starts, glued: _Starts, lines: _Starts, apart: _Starts) -> re.Pattern[bytes]:
-    """The same in the JSON of a text of ASCII: in anything else there is always such a place.
+def _trigger_in_json(starts: _Starts, glued: _Starts, lines: _Starts, apart: _Starts) -> Loud:
+    """The same in the JSON of a text; of what is not ASCII only letters and signs are known to be none.
 
     What JSON writes with a backslash is one, too, but for a line break before a letter with which none of these begins.
 
     What a start may not stand behind is asked once its characters are there: asked first, each character of a text was
     tried with every start, which cost more than all else that is done for an event.
     """
+    letters = letters_but(frozenset(start[0] for start in starts | lines if not start[0].isascii()))
     starts, lines = (frozenset(filter(str.isascii, each)) for each in (starts, lines))
     rests: dict[tuple[str, str], set[str]] = {}
     ends: dict[str, set[str]] = {}
@@ -176,7 +179,7 @@ def _trigger_in_json(starts: _Starts, glued: _Starts, lines: _Starts, apart: _St
     signs = {start for start in starts if len(start) == 1}
     pattern = rf'["\\\x00-\x1f\x80-\xff{_class(signs | firsts)[1:]}(?:'
     pattern += "".join(f"{each}|" for each in begun) + (f"(?<!{_class(firsts)})" if firsts else "") + is_no_line + ")"
-    return re.compile(pattern.encode("latin-1"))
+    return Loud(re.compile(pattern.encode("latin-1")), letters)
 
 
 def _class(chars: Collection[str]) -> str:
@@ -216,8 +219,8 @@ class Triggers:
         """Of line breaks it finds those whose line begins with one of these, or may."""
         return _trigger(self._starts.difference(without), self._glued, firsts, self._apart)
 
-    def in_json(self, firsts: _Starts, without: Collection[str] = ()) -> re.Pattern[bytes]:
-        """In the JSON of a text it finds anything but plain ASCII, too."""
+    def in_json(self, firsts: _Starts, without: Collection[str] = ()) -> Loud:
+        """In the JSON of a text it finds all else that is neither plain ASCII nor a letter, too."""
         return _trigger_in_json(self._starts.difference(without), self._glued, firsts, self._apart)
 
 

@@ -10,6 +10,7 @@ from operator import contains
 from attrs import field, frozen
 
 from gateway.core.tools import Tool, ToolSet
+from gateway.wire.calm import Loud
 from strategies.base import Options
 from strategies.dialects.rows import TABLE
 from strategies.grammar.dialect import Context, Dialect, Opening
@@ -103,12 +104,12 @@ class Grammar:
         return self._stirring.of_lines(_FENCE_MARKS, without=_MARKS)
 
     @cached_property
-    def calm(self) -> re.Pattern[bytes]:
-        """What finds in the JSON of a text that it is not plain ASCII in which nothing stirs."""
+    def calm(self) -> Loud:
+        """What finds in the JSON of a text that it is not plain: letters and signs of which none stirs."""
         return self._stirring.in_json(self.line_lexicon.starts)
 
     @cached_property
-    def calm_in_fence(self) -> re.Pattern[bytes]:
+    def calm_in_fence(self) -> Loud:
         """The same of a code fence."""
         return self._stirring.in_json(_FENCE_MARKS, without=_MARKS)
 

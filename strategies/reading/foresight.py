@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from attrs import frozen
 
-from gateway.wire.calm import Blanks
+from gateway.wire.calm import Blanks, Loud
 from strategies.grammar.dialect import Context, Dialect, Opening
 from strategies.grammar.lexicon import REASONING, REASONING_ENDS, Lexicon, line_of
 from strategies.grammar.literal import (
@@ -229,7 +229,7 @@ class Overhearing:
         return "hear" if self._keeps_space else "wait"
 
     @property
-    def calm(self) -> re.Pattern[bytes] | None:
+    def calm(self) -> Loud | None:
         # What is calm takes a word at its beginning for one that stands behind words, on their line.
         return self._calm if self._is_clear and not (self._last.isspace() or self._last == "\0") else None
 

@@ -6,10 +6,10 @@ import pytest
 from attrs import evolve
 
 from gateway.surfaces.words import WordTemplate
-from gateway.wire.calm import LONGEST, MOST, Calm, Ends, lane_of
+from gateway.wire.calm import LONGEST, MOST, Calm, Ends, Loud, lane_of
 from tests.support.chat import Taking, framed
 
-LOUD = re.compile(rb'["\\\x00-\x1f\x80-\xff<]')
+LOUD = Loud(re.compile(rb'["\\\x00-\x1f\x80-\xff<]'))
 PLAIN = Calm(b'data: {"text": "', b'"}\n\n', LOUD)
 RESPONSES_ITEM = b'"item_id": "msg_1"'
 WORD = b'event: w\ndata: {"sequence_number": %d, ' + RESPONSES_ITEM + b', "delta": "%b", "obfuscation": "%b"}\n\n'

@@ -94,20 +94,21 @@ def test_the_end_of_reasoning_begins_a_line(before: str, line: str) -> None:
         *((b"words", False), (b"a <x", True), (b"a func", True), (b"myfunction", False), (b"a fun", True)),
         *((b"a g", False), (b"say tool", False), (b"saytool", False), (b".tool", True), (b"many ", False)),
         *((b"a\\nword", False), (b"a\\nbar", True), (b"a\\nb", True), (b"a\\n", True), (b"a\\tb", True)),
-        *(("é".encode(), True), (b"to \xff", True), (b"hooked", True)),
+        *(("é".encode(), False), (b"to \xff", True), (b"hooked", True), ("étool".encode(), True)),
+        *(("é func".encode(), True), ("é tool".encode(), False), (b"\\u00e9 func", True), (b"\\u00e9 tool", False)),
     ],
 )
 def test_in_json_all_that_is_not_plainly_calm_stirs(text: bytes, stirs: bool) -> None:
     """`function` opens within no word, `ooked` also within one, `tool` not behind words and a blank; a line `bar`."""
     triggers = Triggers(("function.", "<x>", "ooked", "tool"), (), ("ooked",), ("tool",))
-    assert (triggers.in_json(frozenset(("bar",))).search(text) is not None) is stirs
+    assert (triggers.in_json(frozenset(("bar",))).is_in(text)) is stirs
 
 
 def test_what_begins_nothing_is_passed_over_in_one_loop() -> None:
     """The engine tries every alternative at every character where it cannot tell by the first what may stand there:
     six microseconds for a text of fifty letters, and one where it can."""
     triggers = Triggers(("<a", "func", "analysis", "assi", "to=f", "~~~"), ("`",), ("assi",), ("analysis",))
-    in_json = re._parser.parse(triggers.in_json(frozenset({"Action"})).pattern)  # type: ignore[attr-defined]
+    in_json = re._parser.parse(triggers.in_json(frozenset({"Action"})).signs.pattern)  # type: ignore[attr-defined]
     assert str(in_json[0][0]) == "IN"
     in_text = re._parser.parse(triggers.of_lines(frozenset({"Action"})).pattern)  # type: ignore[attr-defined]
     assert str(in_text[0][0]) == "BRANCH"
@@ -116,8 +117,8 @@ def test_what_begins_nothing_is_passed_over_in_one_loop() -> None:
 
 def test_some_starts_may_be_left_out() -> None:
     triggers = Triggers(("<x>",), ("`",), (), ())
-    assert triggers.in_json(frozenset()).search(b"a `b") is not None
-    assert triggers.in_json(frozenset(), without=("`",)).search(b"a `b") is None
+    assert triggers.in_json(frozenset()).is_in(b"a `b")
+    assert not triggers.in_json(frozenset(), without=("`",)).is_in(b"a `b")
     assert triggers.of_lines(frozenset(), without=("`",)).search("a `b <x") is not None
 
 

@@ -1,5 +1,6 @@
 """What the dialects of one request look for: their markers, their order, and texts in which none of them stands."""
 
+import json
 import random
 from typing import Any
 
@@ -98,13 +99,34 @@ def test_markers_of_a_line_stir_at_the_beginning_of_one_alone() -> None:
     assert found.stirs.search("to read") is None
 
 
-def test_calm_is_a_text_of_ascii_in_which_nothing_stirs() -> None:
+def test_calm_is_a_text_of_any_language_in_which_nothing_stirs() -> None:
     calm = grammar().calm
-    for text in (b"words and more ", b"1 + 2", b"It is.\\nSo"):
-        assert calm.search(text) is None
-    for text in (b"a <b", b"caf\\u00e9", "café".encode(), b"a `b`", b"line\\n"):
-        assert calm.search(text) is not None
-    assert grammar().calm_in_fence.search(b"a `b`") is None
+    words = (
+        "words and more ",
+        "1 + 2",
+        "It is.\nSo",
+        "café",
+        "你好，世界。",
+        "Größe “so” – ½ …",
+        "Привет",
+        "שלום",
+        "한국어",
+        "👍🏽",
+    )
+    for text in words:
+        for plain in (False, True):
+            assert not calm.is_in(json.dumps(text, ensure_ascii=plain)[1:-1].encode()), text
+    stirring = ["a <b", "a `b`", "line\n", "你好 <", "你\n", "，func", "✿", "好✿"]
+    stirring += ["a\u3000b", "a\u00a0b", "a\u2028", "\u200b", "\u1680", "\ue000", "\x85"]
+    for text in stirring:
+        for plain in (False, True):
+            assert calm.is_in(json.dumps(text, ensure_ascii=plain)[1:-1].encode()), text
+    assert calm.is_in(b"\\\\u4f60"), "a backslash, and no letter"
+    assert calm.is_in(b"\\ud83d"), "half a character"
+    for size in (1, 2):
+        assert calm.is_in("你".encode()[:size]), "cut in two"
+        assert calm.is_in("你".encode()[size:]), "cut in two"
+    assert not grammar().calm_in_fence.is_in(b"a `b`")
 
 
 def test_a_word_of_a_marker_stirs_only_where_the_marker_may_open() -> None:
