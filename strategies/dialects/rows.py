@@ -9,6 +9,7 @@ from strategies.dialects.json.mistral import MISTRAL, MISTRAL_OLD, MISTRAL_STRIP
 from strategies.dialects.json.qwen_agent import QWEN_AGENT
 from strategies.dialects.json.token_pairs import (
     APERTUS,
+    DOUBAO,
     GIGACHAT,
     GRANITE,
     GRANITE_FC,
@@ -21,10 +22,11 @@ from strategies.dialects.json.token_pairs import (
     PANGU,
     PHI,
     SMOLLM3,
+    TABBY,
 )
 from strategies.dialects.lines.line_calls import CONTINUE, CWM, FUNCTIONARY, GPTME
 from strategies.dialects.lines.patch import APPLY_PATCH
-from strategies.dialects.lines.python import PYTHON_TAGGED, PYTHONIC, TOOL_CODE
+from strategies.dialects.lines.python import GORILLA, NEXUS_RAVEN, PYTHON_TAGGED, PYTHONIC, TOOL_CODE
 from strategies.dialects.lines.react import REACT
 from strategies.dialects.lines.shell import SHELL
 from strategies.dialects.tags.dsml import DSML, GCML
@@ -34,7 +36,8 @@ from strategies.dialects.tags.invoke import BARE_INVOKE, CLAUDE_INVOKE, DOTS, LO
 from strategies.dialects.tags.llama_tag import LLAMA3_TAG
 from strategies.dialects.tags.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
 from strategies.dialects.tags.muse import MUSE
-from strategies.dialects.tags.pair_tokens import IQUEST, K2_HORIZON, LONGCAT, SOLAR_OPEN2
+from strategies.dialects.tags.nova import NOVA
+from strategies.dialects.tags.pair_tokens import IQUEST, K2_HORIZON, LONGCAT, SOLAR_OPEN2, SPARK
 from strategies.dialects.tags.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
 from strategies.dialects.tags.step3 import STEP3
 from strategies.dialects.tokens.bracketed import ARROWS, CALLING_TOOL, FUNCTIONARY_V2, TOOL_REQUEST
@@ -44,6 +47,7 @@ from strategies.dialects.tokens.grok import GROK
 from strategies.dialects.tokens.harmony import HARMONY, HARMONY_STRIPPED
 from strategies.dialects.tokens.kimi_k3 import KIMI_K3
 from strategies.dialects.tokens.named_json import PLAMO3, SOLAR_OPEN
+from strategies.dialects.tool_tags.server_call import SERVER_CALL
 from strategies.dialects.tool_tags.tag import GENERIC, PREFIXED, WRAPPED
 from strategies.grammar.dialect import Dialect
 
@@ -71,6 +75,8 @@ TABLE: tuple[Dialect, ...] = (
     XAI,
     DSML,
     STEP3,
+    NOVA,
+    SERVER_CALL,
     GENERIC,
     WRAPPED,
     PREFIXED,
@@ -129,6 +135,11 @@ TABLE: tuple[Dialect, ...] = (
     PLAMO3,
     PANGU,
     HYPERCLOVAX,
+    DOUBAO,
+    TABBY,
+    SPARK,
+    GORILLA,
+    NEXUS_RAVEN,
     CWM,
     LOST_HEAD,
 )

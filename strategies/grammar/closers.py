@@ -253,7 +253,7 @@ def _parameter_follows(cur: Cursor, markup: Markup, key: str) -> Steps:
 
 # What closers come to where one of them is damaged
 
-_PREFIX = r"(?:[A-Za-z][\w.-]{0,30}[:|]|\s?[|｜‖]{0,2}\s?(?:DSML|GCML)\s?[|｜‖]{0,2}\s?)?"
+_PREFIX = r"(?:[A-Za-z][\w.-]{0,30}[:|]|\s?[|｜‖]{0,2}\s?(?:DSML|GCML)\s?[|｜‖]{0,2}\s?|__?)?"
 _OF_VALUES = r"(?:parameter|param|(?:longcat_)?(?:arg|param)_(?:value|key))"
 _OF_CALLS = r"(?:invoke|function|function_calls?|(?:iquest(?:coder)?_|longcat_)?tool_calls?|tool_use)"
 PARAMETER_END = re.compile(rf"</{_PREFIX}{_OF_VALUES}\s*>\Z")

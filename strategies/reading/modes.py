@@ -86,6 +86,8 @@ _CALL_FENCES = frozenset({"json", "tool_call", "tool_calls", "tool_code"})
 _MAX_RUN = 256
 """A longer run of backticks counts as several."""
 _INLINE_BOUND = 1 << 12
+_MOST_LOOKS = 1 << 11
+"""How many places are looked at in one move of prose."""
 """How far behind a marker the end of inline code is looked for."""
 _INLINE_END = re.compile(r"`+|\n[ \t\r]*\n")
 _QUOTES = "\"'“”‘’«»„「」『』"
@@ -116,10 +118,15 @@ class Prose:
                 return literal
         if grammar.line_rows and window.is_line_start and (move := self._line_start(window, 0)) is not None:
             return move
-        at = 0
+        at = looks = 0
         # Prose holds few of the characters that markers begin with, so most of it costs one scan in C.
         while (match := lexicon.trigger.search(buf, at)) is not None:
             at = match.start()
+            looks += 1
+            # Data that is nothing but brackets holds many. Never within a word: what begins there is no marker.
+            if looks > _MOST_LOOKS and not buf[at - 1].isalnum():
+                window.text(at)
+                return self
             if buf[at] == "\n":
                 move = self._line_start(window, at + 1)
             # A tilde may begin a marker of some dialect as well as a fence; a backtick never does.

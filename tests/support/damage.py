@@ -133,6 +133,8 @@ TAG_FORMS = (
     Form(id="iquest", renderer="iquest"),
     Form(id="solar_open2", renderer="solar_open2"),
     Form(id="muse_glimmer", renderer="claude_invoke", rewrite=_as_muse),
+    Form(id="nova", renderer="nova"),
+    Form(id="spark", renderer="spark"),
     Form(id="kimi_k3", renderer="kimi_k3"),
     Form(id="generic_xml", renderer="generic_xml"),
     Form(id="wrapped_xml", renderer="generic_xml", rewrite=lambda text: f"<tool_use>\n{text}\n</tool_use>"),
@@ -167,6 +169,11 @@ def _python_form(dialect: str, opening: str, closing: str) -> Form:
     )
 
 
+def _server_call(name: str, arguments: str) -> str:
+    named = f"<server_name>files</server_name>\n<tool_name>{name}</tool_name>"
+    return f"<use_mcp_tool>\n{named}\n<arguments>\n{arguments}\n</arguments>\n</use_mcp_tool>"
+
+
 def _arrows(name: str, arguments: str) -> str:
     lines = "".join(
         f"  --{key} {json.dumps(value, ensure_ascii=False)}\n" for key, value in json.loads(arguments).items()
@@ -194,7 +201,7 @@ _RENDERED = (
     *("nemotron_nano", "hermes", "llama3_tag", "hunyuan", "minimax_m1", "ds_v3", "ds_v31", "kimi_k2", "mistral"),
     *("mistral_old", "granite", "phi4", "internlm", "command_r", "command_r_action", "react", "qwen_agent"),
     *("json_fence", "xlam", "pythonic", "tool_code", "harmony", "llama3_json", "apertus", "gigachat", "inkling"),
-    *("lfm2", "longcat", "functionary", "gptme", "plamo3", "solar_open", "pangu", "hyperclovax"),
+    *("lfm2", "longcat", "functionary", "gptme", "plamo3", "solar_open", "pangu", "hyperclovax", "doubao"),
 )
 
 DATA_FORMS = (
@@ -213,12 +220,18 @@ DATA_FORMS = (
     _json_form("calling_tool", lambda name, arguments: f"[Calling tool: {name}({arguments})]"),
     _json_form("functionary_v2", lambda name, arguments: f"<|recipient|>{name}<|content|>{arguments}<|stop|>"),
     _json_form("arrows", _arrows),
+    _json_form(
+        "tabby", lambda name, arguments: f'<|tool_start|>[{{"function": {_object(name, arguments)}}}]<|tool_end|>'
+    ),
+    _json_form("server_call", _server_call),
     Form(id="grok", renderer="hermes", rewrite=_json_form("grok", _grok).rewrite, marks=_MARK),
     _json_form("cwm", lambda name, arguments: f"<tool: {name}>\n{arguments}\n</tool>"),
     Form(id="continue", renderer="hermes", rewrite=_json_form("continue", _continue).rewrite, marks=_MARK),
     _python_form("pythonic_tagged", "<|python_start|>[", "]<|python_end|>"),
     _python_form("olmo3", "<function_calls>\n", "\n</function_calls>"),
     _python_form("smollm3", "<code>\n", "\n</code>"),
+    _python_form("gorilla", "<<function>>", ""),
+    _python_form("nexus_raven", "Call: ", "<bot_end>"),
     Form(
         id="gemma_stripped",
         renderer="gemma4",
@@ -246,7 +259,7 @@ _WORDS = (
     *("｜DSML｜parameter", "｜DSML｜invoke", "｜｜DSML｜｜parameter", "｜｜DSML｜｜invoke", "steptml:parameter"),
     *("atem:parameter", "atem:invoke", "antml:" + "parameter", "antml:" + "invoke", "seed:tool_call", "tool_use"),
     *("minimax:tool_call", "ifm|arg_value", "ifm|tool_call", "iquest_tool_call", "｜GCML｜parameter", "｜GCML｜invoke"),
-    *("longcat_arg_value", "longcat_tool_call"),
+    *("longcat_arg_value", "longcat_tool_call", "__parameter", "__function"),
 )
 
 _SPELLINGS = (

@@ -12,6 +12,8 @@
     Olmo 3         "<function_calls>" python call { newline python call } "</function_calls>"
     SmolLM3        "<code>" python call { newline python call } "</code>"
     openPangu      "[unused11]" list "[unused12]"
+    Doubao         "<|FunctionCallBegin|>" ( list | object ) "<|FunctionCallEnd|>"
+    TabbyAPI       "<|tool_start|>" list "<|tool_end|>"
     HyperCLOVA X   "<|im_start|>assistant -> tool/function_call" newline list [ "<|im_end|>" ]
 
 JSON ends by its braces and Python by its brackets, so a closing token inside a string is data; what does not read that
@@ -48,6 +50,7 @@ from strategies.writing.token_renderer import JsonRenderer, json_text, named_obj
 
 __all__ = [
     "APERTUS",
+    "DOUBAO",
     "GIGACHAT",
     "GRANITE",
     "GRANITE_FC",
@@ -60,6 +63,7 @@ __all__ = [
     "PANGU",
     "PHI",
     "SMOLLM3",
+    "TABBY",
 ]
 
 
@@ -287,6 +291,37 @@ PANGU = Dialect(
         id="pangu", opening="[unused11][", closing="][unused12]", between=", ", tokens=("[unused11]", "[unused12]")
     ),
     example='[unused11][{"name": "read", "arguments": {"filePath": "src/app.py"}}][unused12]',
+)
+# What ByteDance's models are trained with, and leak: https://github.com/StigLidu/CodeGym/blob/main/README.md
+DOUBAO = Dialect(
+    id="doubao",
+    family="doubao",
+    level="A",
+    openers=lambda _context: ("<|FunctionCallBegin|>",),
+    parse=marked_json(("<|FunctionCallEnd|>",)),
+    models=("doubao*",),
+    renderer=JsonRenderer(
+        id="doubao",
+        body=lambda name, arguments: named_object(name, arguments, "parameters"),
+        opening="<|FunctionCallBegin|>[",
+        closing="]<|FunctionCallEnd|>",
+        between=", ",
+        tokens=("<|FunctionCall",),
+    ),
+    example='<|FunctionCallBegin|>[{"name": "read", "parameters": {"filePath": "src/app.py"}}]<|FunctionCallEnd|>',
+)
+# What the server's own templates had any model write:
+# https://github.com/theroyallab/tabbyAPI/blob/main/templates/tool_calls/chatml_with_headers.jinja
+TABBY = Dialect(
+    id="tabby",
+    family="tabby",
+    level="A",
+    openers=lambda _context: ("<|tool_start|>",),
+    parse=marked_json(("<|tool_end|>",)),
+    example=(
+        '<|tool_start|>[{"id": "1", "type": "function", "function": {"name": "read",'
+        ' "arguments": {"filePath": "src/app.py"}}}]<|tool_end|>'
+    ),
 )
 _ROLE = "-> tool/function_call\n"
 # https://huggingface.co/naver-hyperclovax/HyperCLOVAX-SEED-Think-14B

@@ -2,7 +2,9 @@
 
     pythonic  = "[" call { "," call } "]" | call { ( newline | ";" | "," ) call }
     tagged    = "<|python_start|>" ( pythonic | JSON objects ) [ "<|python_end|>" ]
-    tool_code = a fence of that name, or "<tool_code>" ... "</tool_code>", holding nothing but calls
+    tool_code = a fence of that name, or "<tool_code>" ... "</tool_code>", holding nothing but calls; the tag also JSON
+    gorilla   = "<<function>>" call
+    raven     = "Call:" call { ";" call } [ "<bot_end>" ]
 
 Where an expression ends its brackets say, so a fence or a tag inside a string is data. Whatever is not a call with
 plain values makes the whole text code, and code is never run. Bounds: a bracket or a name that no declared call follows
@@ -28,7 +30,7 @@ from strategies.text.turns import Turns
 from strategies.writing.block_renderer import BlockRenderer, listed, python_call
 from strategies.writing.renderer import CannotExpress
 
-__all__ = ["PYTHONIC", "PYTHON_TAGGED", "TOOL_CODE", "call_drafts"]
+__all__ = ["GORILLA", "NEXUS_RAVEN", "PYTHONIC", "PYTHON_TAGGED", "TOOL_CODE", "call_drafts"]
 
 _START, _END = "<|python_start|>", "<|python_end|>"
 _TAG, _TAG_END = "<tool_code>", "</tool_code>"
@@ -319,6 +321,11 @@ def _parse_tool_code(
     bare = opening.fence is None and opening.marker != _TAG
     if opening.marker == _TAG:
         cur.pos += len(_TAG)
+        yield from cur.ws()
+        # Models that know other forms as well put those between its tags.
+        if (yield from begins_objects(cur)):
+            yield from read_objects(cur, context, opening, (_TAG_END,), form="hermes")
+            return
     pieces = Taken(cur)
     mends = yield from _statements(cur, opening, pieces, bare=bare)
     calls = yield from _read(cur, pieces.text(), constructors=True)
@@ -406,4 +413,79 @@ TOOL_CODE = Dialect(
     ),
     carriers=("tool_code", "", "python"),
     example='```tool_code\nprint(default_api.read(filePath="src/app.py"))\n```',
+)
+
+
+# Families with a word in front of the call
+
+
+def _parse_gorilla(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    drafts = yield from _one_call(cur, context, form="special")
+    yield from drafts
+
+
+def _one_call(cur: Cursor, context: Context, *, form: str) -> Steps:
+    """The calls that begin here, the first of a declared tool."""
+    cur.anchor = start = cur.offset
+    name: str = yield from cur.match(_CALLEE, 128)
+    if not name or not (yield from cur.starts("(")):
+        raise Reject("no call")
+    cur.back(start)
+    cur.anchor = None
+    if context.resolve(name, aliases=False) is None:
+        raise Reject("unknown_tool", name=name)
+    pieces = Taken(cur)
+    yield from _expressions(cur, pieces)
+    calls: list[PythonCall] = yield from _read(cur, pieces.text())
+    return (yield from cur.work(call_drafts(calls, context, form=form, aliases=False)))
+
+
+# https://github.com/ShishirPatil/gorilla/blob/main/openfunctions/openfunctions_utils.py
+GORILLA = Dialect(
+    id="gorilla",
+    family="gorilla",
+    level="B",
+    openers=lambda _context: ("<<function>>",),
+    parse=_parse_gorilla,
+    models=("gorilla*",),
+    example='<<function>>read(filePath="src/app.py")',
+)
+
+
+def _parse_raven(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.match(_GAP, 16)
+    found: list[Draft] = yield from _one_call(cur, context, form="pythonic")
+    yield from cur.work(checking(found, context))
+    end = cur.offset
+    cur.anchor = end
+    yield from cur.ws()
+    # It goes on with a `Thought:` that explains the call, where the server does not stop it at its token.
+    is_closed = yield from cur.lit(_RAVEN_END)
+    if not is_closed:
+        cur.back(end)
+    cur.anchor = None
+    if not is_closed and not (yield from ends_message(cur)):
+        found = in_prose(found, end)
+    yield from found
+
+
+_RAVEN, _RAVEN_END = "Call:", "<bot_end>"
+_GAP = re.compile(r"[ \t]*")
+
+# https://github.com/nexusflowai/NexusRaven-V2/blob/master/README.md
+NEXUS_RAVEN = Dialect(
+    id="nexus_raven",
+    family="nexus_raven",
+    level="D",
+    line_openers=lambda context: (_RAVEN,) if is_on(context, "pythonic") else (),
+    may_open=lambda _context, opening: _stands(opening),
+    parse=_parse_raven,
+    models=("nexusraven*", "nexus-raven*"),
+    carriers=(),
+    example='Call: read(filePath="src/app.py")<bot_end>',
 )

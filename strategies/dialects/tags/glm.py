@@ -109,7 +109,7 @@ def _parse(
     if glued is not None and context.find(glued.group()) is not None and (yield from _ends_key(cur)):
         call = Call.of(FORM, context, glued.group())
         call.mends += ("call_opener_missing", "key_tag")
-        yield from _read_named(cur, call, (yield from _key(cur)), opening, arguments, PAIRS)
+        yield from _read_named(cur, context, call, (yield from _key(cur)), opening, arguments, PAIRS)
         return
     yield from read_pairs(cur, context, opening, arguments, undeclared=context.prompted == GLM.id)
 
@@ -145,13 +145,14 @@ def read_pairs(
     # `<tool_call>` stands for several families; a word behind it is a name only where it is one.
     if call.tool is None and not undeclared:
         raise Reject("unknown tool", name=call.name)
-    yield from _read_named(cur, call, key, opening, arguments, pairs)
+    yield from _read_named(cur, context, call, key, opening, arguments, pairs)
 
 
 def _read_named(
-    cur: Cursor, call: Call, key: str, opening: Opening, arguments: Arguments, pairs: Pairs
+    cur: Cursor, context: Context, call: Call, key: str, opening: Opening, arguments: Arguments, pairs: Pairs
 ) -> Generator[Draft | None, None, None]:
     """The call behind its name, and behind its first key where that is read already."""
+    before: list[Draft] = []
     # https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/glm53_flash_detector.py
     if (yield from cur.peek(2)) == ">{":
         cur.pos += 1
@@ -169,12 +170,37 @@ def _read_named(
     # https://github.com/zeroclaw-labs/zeroclaw/blob/master/crates/zeroclaw-tool-call-parser/src/lib.rs
     elif first == "(" and pairs is PAIRS:
         yield from python_arguments(cur, call)
+        # https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/multi_format_detector.py
+        while name := (yield from _next_python(cur)):
+            before.append((yield from draft_of(cur, call)))
+            call = Call.of(pairs.form, context, name)
+            if call.tool is None:
+                raise Reject("unknown tool", name=name, attempted=True)
+            yield from python_arguments(cur, call)
     elif first.isalpha() and pairs is PAIRS and (yield from attribute_arguments(cur, call)):
         yield from cur.lits(("/>", ">"))
     else:
         yield from _pairs(cur, call, key, Way.of(opening.hint), arguments, pairs)
     end = yield from read_call_end(cur, call, Way.of(opening.hint))
-    yield (yield from draft_of(cur, call, end))
+    # All of them or none: half of what belongs together is worse than nothing.
+    last = yield from draft_of(cur, call, end)
+    yield from before
+    yield last
+
+
+def _next_python(cur: Cursor) -> Steps:
+    """The name of another call in Python behind one, if one follows; it is consumed."""
+    cur.anchor = start = cur.offset
+    yield from cur.match(_SEPARATORS, 256)
+    name: str = yield from cur.match(_NAME_RUN, 128)
+    if not name or not (yield from cur.starts("(")):
+        name = ""
+        cur.back(start)
+    cur.anchor = None
+    return name
+
+
+_SEPARATORS = re.compile(r"[ \t\r\n;,]*")
 
 
 def _notice_breaks(cur: Cursor, marker: str) -> Steps:
@@ -360,7 +386,7 @@ def _parse_bare(
         cur.pos += len(opening.marker) - len(_KEY)
         call = Call.of(FORM, context, opening.marker.removesuffix(_KEY))
         call.mends.append("call_opener_missing")
-        yield from _read_named(cur, call, "", opening, _arguments, PAIRS)
+        yield from _read_named(cur, context, call, "", opening, _arguments, PAIRS)
         return
     is_glued = opening.marker.endswith("{")
     cur.pos += len(opening.marker) - is_glued

@@ -3,6 +3,7 @@
     call   = OPEN NAME { ws pair } ws CLOSE
     K2     = "<ifm|tool_call>" ... "</ifm|tool_call>", each tag with "ifm|" before its word, in "<ifm|tool_calls>"
     IQuest = "<iquest_tool_call>" ... "</iquest_tool_call>", or "iquestcoder"; the tags inside are GLM's
+    Spark  = "<|tool_call|>" ... "<|/tool_call|>"; the tags inside are GLM's
     LongCat = "<longcat_tool_call>" ... "</longcat_tool_call>", with "longcat_" before the word of each tag inside
     Solar  = "<|tool_call:start|>" ... "<|tool_call:end|>"
     pair   = "<|tool_arg:start|>" KEY "<|tool_arg:value|>" RAW "<|tool_arg:end|>"                         (Solar)
@@ -27,7 +28,7 @@ from strategies.text.turns import Turns
 from strategies.writing.element_renderer import ParameterRenderer
 from strategies.writing.token_renderer import JsonRenderer, named_object
 
-__all__ = ["IQUEST", "K2_HORIZON", "LONGCAT", "SOLAR_OPEN2"]
+__all__ = ["IQUEST", "K2_HORIZON", "LONGCAT", "SOLAR_OPEN2", "SPARK"]
 
 # Types are those of JSON Schema, and may say what a list holds: `array[string]`.
 _JSON_KINDS = frozenset({"integer", "number", "boolean", "object", "array", "null"})
@@ -98,6 +99,16 @@ _IQUEST = Pairs(
     key_close=re.compile(r"</arg_key>\Z"),
     value_open=re.compile(r"<arg_value>\Z"),
     pair=re.compile(r"[^<>\s]{1,128}+\s*+<(?:/arg_key|arg_value)"),
+)
+_SPARK = evolve(
+    _IQUEST,
+    form=evolve(
+        _IQUEST.form,
+        call=re.compile(r"<\|tool_call\|>\Z"),
+        closer="<|/tool_call|>",
+        call_close=re.compile(r"<(?:\|/|/\|)tool_call\|>\Z|</tool_call>\Z"),
+        closes=re.compile(r"</|<\|/"),
+    ),
 )
 _LONGCAT = Pairs(
     form=Form(
@@ -181,6 +192,25 @@ IQUEST = Dialect(
         tokens=("<iquest", "</iquest", "<|iquest_", "<tool_response>", "</tool_response>"),
     ),
     example=("<iquest_tool_call>read<arg_key>filePath</arg_key><arg_value>src/app.py</arg_value></iquest_tool_call>"),
+)
+# Granite's token in front of GLM's pairs: https://github.com/theroyallab/tabbyAPI/pull/480
+SPARK = Dialect(
+    id="spark",
+    family="spark",
+    level="A",
+    openers=lambda _context: ("<|tool_call|>",),
+    parse=_parsing(_SPARK),
+    models=("spark*",),
+    renderer=ParameterRenderer(
+        id="spark",
+        marker="<|tool_call|>",
+        parse=_parsing(_SPARK),
+        call_open=lambda name: f"<|tool_call|>\n{name}",
+        call_close="\n<|/tool_call|>",
+        param=lambda key, _value, text: f"<arg_key>{key}</arg_key><arg_value>{text}</arg_value>",
+        tokens=("<|tool_call|>", "<|/tool_call|>"),
+    ),
+    example="<|tool_call|>\nread<arg_key>filePath</arg_key><arg_value>src/app.py</arg_value>\n<|/tool_call|>",
 )
 # As vLLM reads it, and as Ollama and MLX do:
 # https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/longcat_tool_parser.py

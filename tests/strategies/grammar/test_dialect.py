@@ -239,6 +239,7 @@ FAMILIES = (
     *("granite_fc", "phi4", "command_r", "command_r_action", "internlm", "nemotron_nano", "apertus", "longcat"),
     *("gigachat", "inkling", "lfm2", "olmo3", "smollm3", "functionary", "continue", "gptme", "muse_glimmer"),
     *("gcml", "k2_horizon", "iquest", "solar_open", "solar_open2", "plamo3", "pangu", "hyperclovax", "cwm"),
+    *("doubao", "tabby", "spark", "nova", "server_call", "gorilla", "nexus_raven"),
 )
 FAMILY = pytest.mark.parametrize("family", FAMILIES)
 TOKEN_WRITERS = {family: RENDERERS[family] for family in FAMILIES if family in RENDERERS}
