@@ -96,7 +96,8 @@ class StreamExchange:
     def is_over(self) -> bool:
         """It has ended as it should, and nothing is left to do, to ask or to tell."""
         endings, queue = self._endings, self._queue
-        if not endings.finished or endings.waits or self.facts.failure is not None or self._quiet.has_heard:
+        # What waits for a second answer is held, with its end, in the queue.
+        if not endings.finished or self.facts.failure is not None or self._quiet.has_heard:
             return False
         return not (queue.pending or queue.out or self._works.busy)
 

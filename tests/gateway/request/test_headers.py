@@ -3,7 +3,8 @@
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -126,6 +127,17 @@ CASES = [
 ]
 
 
+@asynccontextmanager
+async def serving(handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> AsyncIterator[int]:
+    """The port of a server that answers so."""
+    runner = web.ServerRunner(web.Server(handle))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield site.port
+    await runner.cleanup()
+
+
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
     async def handle(http: web.BaseRequest) -> web.StreamResponse:
@@ -141,12 +153,8 @@ async def port() -> AsyncIterator[int]:
             answer.force_close()
         return answer
 
-    runner = web.ServerRunner(web.Server(handle))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    yield site.port
-    await runner.cleanup()
+    async with serving(handle) as at:
+        yield at
 
 
 async def told(port: int, lines: str) -> bytes:
@@ -201,12 +209,8 @@ async def streaming_port() -> AsyncIterator[int]:
         await answer.write_eof()
         return answer
 
-    runner = web.ServerRunner(web.Server(handle))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    yield site.port
-    await runner.cleanup()
+    async with serving(handle) as at:
+        yield at
 
 
 @pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/1.0"])

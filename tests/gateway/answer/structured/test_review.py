@@ -402,3 +402,14 @@ def test_a_call_that_none_can_be_held_to_is_not_judged() -> None:
     run = Run(parts, how, SECOND)
     assert run.out == b"".join(parts)
     assert run.classes == {}
+
+
+@pytest.mark.parametrize("strategy", [RecoveryStrategy(), NativeStrategy()])
+@pytest.mark.parametrize("words", [{"content": "Done."}, {"content": ""}])
+def test_what_comes_behind_the_end_of_its_choice_is_not_counted(words: dict[str, str], strategy: Any) -> None:
+    call = stream_of(streamed([RIGHT]))[1:-2]
+    exchange = StreamExchange(prepared(strategy), make_id=numbered_ids(), limits=Limits(), asks=1)
+    for part in [event({"role": "assistant", **words}), event({}, "stop"), *call, DONE]:
+        exchange.feed(part)
+    exchange.finish()
+    assert exchange.facts.structured.classes == {}
