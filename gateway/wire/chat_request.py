@@ -38,8 +38,6 @@ _END = re.compile(_BLANKS + rb"\}" + _BLANKS)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HALF = re.compile("[\ud800-\udfff]")
 _NO_TOOLS = ToolSet(())
-_LONGEST_NAME = 64
-"""In so much of a text it is seen whether there are blanks between a name and its value."""
 _MAX_DEPTH = 500
 """Of a text with half a character: how deep Python's own parser goes differs from version to version."""
 
@@ -189,13 +187,26 @@ def _with_known_tools(raw: bytes) -> dict[str, Any] | None:
 def _place_of(name: str, raw: bytes, members: Mapping[str, msgspec.Raw]) -> int:
     """Where a member's value stands in an object that is these members and nothing else, which it is if they give its
     very text, without blanks or with those that Python writes; else -1."""
-    is_spaced = b'": ' in raw[:_LONGEST_NAME]
-    joint, colon = (b", ", b": ") if is_spaced else (b",", b":")
+    place, found = len(b"{"), -1
+    for each, value in members.items():
+        place += len(each) + len(b'"":')
+        if each == name:
+            found = place
+        place += memoryview(value).nbytes + len(b",")
+    if _is_compact(raw, place):
+        return found
+    joint, colon = b", ", b": "
     texts = [b'"%b"%b%b' % (each.encode(), colon, bytes(value)) for each, value in members.items()]
     if raw != b"{%b}" % joint.join(texts):
         return -1
     before = texts[: list(members).index(name)]
     return 1 + sum(map(len, before)) + len(before) * len(joint) + len(name) + 2 + len(colon)
+
+
+def _is_compact(raw: bytes, size: int) -> bool:
+    """Whether an object is nothing but its members, which take so much where nothing stands between them: with blanks,
+    with an escape in a name or with a member more it is longer."""
+    return len(raw) == size
 
 
 _decoded = msgspec.json.Decoder().decode
@@ -288,6 +299,15 @@ def _each_once(raw: bytes) -> dict[str, tuple[int, bytes]] | None:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     texts: dict[str, tuple[int, bytes]] = {}
+    place = len(b"{")
+    for name, value in members.items():
+        text = bytes(value)
+        begin = place + len(name) + len(b'"":')
+        texts[name] = begin, text
+        place = begin + len(text) + len(b",")
+    if texts and _is_compact(raw, place):
+        return texts
+    texts.clear()
     place = 0
     for name, value in members.items():
         before = _NAME.match(raw, place)

@@ -83,6 +83,8 @@ def test_a_field_that_decides_is_there_once(name: str, other: Callable[[str], st
         f'{{"{name}": {first}, {rest}, "{other(name)}": {last}}}',
         f'{{"{other(name)}": {first}, "{name}": {first}, {rest}}}',
         f'{{ {rest} ,"{name}"\n:\t{last}\r, "{name}" :{first}, "{other(name)}": {last} }}',
+        f'{{"{name}":{first},{rest.replace(" ", "")},"{other(name)}":{last}}}',
+        f'{{"{other(name)}":{last.replace(" ", "")},"{name}":{last.replace(" ", "")}}}',
     ):
         with pytest.raises(InvalidRequest) as refused:
             parse_request(body.encode())
