@@ -11,7 +11,17 @@ from functools import cached_property, lru_cache
 
 from gateway.wire.calm import Loud, letters_but
 
-__all__ = ["END_TOKENS", "LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "Triggers", "lexicon", "line_of"]
+__all__ = [
+    "END_TOKENS",
+    "LEFTOVERS",
+    "REASONING",
+    "REASONING_ENDS",
+    "Lexicon",
+    "Triggers",
+    "is_wordy",
+    "lexicon",
+    "line_of",
+]
 
 # By the templates of Qwen, DeepSeek, GLM, Kimi and MiniMax; the prompts of Cline; Seed-OSS; Magistral; Command;
 # Hermes; Apertus; Gemma 4; gpt-oss; Kimi K3; K2 Horizon; Solar Open 2; PLaMo 3; Hy3.
@@ -117,22 +127,27 @@ def _starts_of(markers: Iterable[str]) -> set[str]:
 _Starts = frozenset[str]
 
 
+def is_wordy(marker: str) -> bool:
+    """Whether text is full of what it begins with: words, and calls in code."""
+    return marker[0].isalpha() or marker[0] == "("
+
+
 @lru_cache(maxsize=256)
 def _trigger(
     starts: _Starts, glued: _Starts, lines: _Starts = frozenset(), apart: _Starts = frozenset()
 ) -> re.Pattern[str]:
     """What finds the places where one of these stands, or may stand when the text goes on.
 
-    A letter counts at the beginning of a word alone, as every other word ends in what some marker begins with; where
-    one of the `glued` begins with it, anywhere; where all are `apart`, not behind words and a blank. With `lines`, a
-    line break counts where its line begins with one of these, or may. Each alternative begins with a character of its
-    own: the engine passes over all others at once. Nearly all tools lead to the same few starts, so that what finds
-    them is made once.
+    A letter counts at the beginning of a word alone, as every other word ends in what some marker begins with, and a
+    parenthesis not behind a name; where one of the `glued` begins with it, anywhere; where all are `apart`, not behind
+    words and a blank. With `lines`, a line break counts where its line begins with one of these, or may. Each
+    alternative begins with a character of its own: the engine passes over all others at once. Nearly all tools lead to
+    the same few starts, so that what finds them is made once.
     """
     rests: dict[tuple[str, str], set[str]] = {}
     for start in starts:
         first = re.escape(start[0])
-        behind = "" if not start[0].isalpha() or start in glued else f"(?<![A-Za-z]{first})"
+        behind = "" if not is_wordy(start) or start in glued else f"(?<![A-Za-z]{first})"
         behind += rf"(?<![^\s] {first})" if start in apart else ""
         rests.setdefault((start[0], behind), set()).add(start[1:])
     alternatives = [_alternative(first, rests[first, behind], behind) for first, behind in sorted(rests)]
@@ -160,9 +175,7 @@ def _trigger_in_json(starts: _Starts, glued: _Starts, lines: _Starts, apart: _St
     ends: dict[str, set[str]] = {}
     for start in starts:
         if len(start) > 1 and start[0] not in starts:
-            not_behind = ("" if not start[0].isalpha() or start in glued else "A-Za-z") + (
-                " " if start in apart else ""
-            )
+            not_behind = ("" if not is_wordy(start) or start in glued else "A-Za-z") + (" " if start in apart else "")
             rests.setdefault((not_behind, start[:2]), set()).add(start[2:])
             ends.setdefault(not_behind, set()).add(start[0])
     # One class in front: the engine passes over all that is not in it at once. Behind it a character each, as those

@@ -14,7 +14,7 @@ from gateway.wire.calm import Loud
 from strategies.base import Options
 from strategies.dialects.rows import TABLE
 from strategies.grammar.dialect import Context, Dialect, Opening
-from strategies.grammar.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, Lexicon, Triggers, lexicon
+from strategies.grammar.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, Lexicon, Triggers, is_wordy, lexicon
 
 __all__ = ["Anchored", "Begun", "Grammar", "family_of", "grammar_for"]
 
@@ -73,7 +73,7 @@ class Grammar:
         found = {id(each): each for kind in (rows, line_rows, bodies) for each in kind.values()}
         opening = {id(row): row for each in found.values() for row in each}.values()
         anywhere = (*rows, *REASONING, *REASONING_ENDS, *results, *LEFTOVERS)
-        wordy = [marker for marker in rows if marker[0].isalpha()]
+        wordy = list(filter(is_wordy, rows))
         glued = tuple(marker for marker in wordy if _opens_in_word(context, marker, rows[marker]))
         # A result means something behind a call alone, and nobody listens there.
         apart = [marker for marker in wordy if not _opens_behind_words(context, marker, rows[marker])]
