@@ -6,6 +6,7 @@ check. Strategies and dialects stand in it as short marks of their names, so tha
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import get_args
@@ -95,12 +96,13 @@ class CallIds:
         return blake2b(data, digest_size=size, key=self._key, person=purpose).digest()
 
 
+@lru_cache(maxsize=256)
 def _mark(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=3).digest(), "big") % _MARKS
 
 
 def _xor(data: bytes, mask: bytes) -> bytes:
-    return bytes(one ^ other for one, other in zip(data, mask, strict=True))
+    return (int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")).to_bytes(len(data), "big")
 
 
 def _written(data: bytes) -> str:

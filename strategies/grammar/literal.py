@@ -217,7 +217,7 @@ def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
     return _LIST_ITEM.match(line) is not None or (not inline and stands_in_words(opening))
 
 
-_FAMILY = r"(?:[A-Za-z][\w.-]{0,30}[:|]|[|｜‖]{1,2}\w{1,8}[|｜‖]{1,2})?"
+_FAMILY = r"(?:[A-Za-z][\w.-]{0,30}[:|]|[|｜‖]{1,2}\w{1,8}[|｜‖]{1,2}|__?)?"
 _OPEN = re.compile(
     r"<\|tool_(?:arg:value|arg:start|call:start)\|>|<\|open\|>(?:argument|call)\s[^<>\n]{1,160}(?=<)|\]<\]minimax\[>\[<[\w-]{1,64}>"
     rf"|(?<![ \t`'\"“‘(\w])<{_FAMILY}"

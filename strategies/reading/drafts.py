@@ -8,7 +8,6 @@ stands behind it.
 """
 
 from collections import Counter
-from itertools import chain
 
 from gateway.core.events import End, Event, Note, Text
 from strategies.grammar.lexicon import LEFTOVERS, REASONING, REASONING_ENDS
@@ -18,6 +17,7 @@ __all__ = ["CLOSERS", "Drafts", "meets_closer"]
 _OPENS = {closer: opener for opener, closer in REASONING.items()}
 CLOSERS = frozenset(REASONING_ENDS).difference(LEFTOVERS)
 """Closers that say nothing else; the others end a turn, too, and only an answer behind them shows that they closed."""
+_ENDS = (*sorted(CLOSERS), *LEFTOVERS)
 _TAIL = 200
 """How much of the end of a call is looked at for a closer."""
 
@@ -99,7 +99,8 @@ def as_text(events: list[Event]) -> list[Event]:
 def meets_closer(raw: str) -> str | None:
     """The closer of reasoning that a call has taken for its own, or has met inside its wrapper."""
     tail = raw[-_TAIL:].rstrip()
-    while found := next((token for token in chain(CLOSERS, LEFTOVERS) if tail.endswith(token)), None):
+    while tail.endswith(_ENDS):
+        found = next(token for token in _ENDS if tail.endswith(token))
         if found in CLOSERS:
             return found
         tail = tail.removesuffix(found).rstrip()

@@ -19,7 +19,8 @@ async def test_one_that_fails_keeps_neither_the_others_nor_the_next_beat_from_be
     def failing() -> None:
         raise ZeroDivisionError
 
-    heard, thrice = [], asyncio.Event()
+    thrice = asyncio.Event()
+    heard: list[int] = []
 
     def hear() -> None:
         heard.append(1)
@@ -35,7 +36,8 @@ async def test_one_that_fails_keeps_neither_the_others_nor_the_next_beat_from_be
 
 
 async def test_a_loop_that_was_held_up_is_told_by_how_much():
-    told, beaten = [], asyncio.Event()
+    beaten = asyncio.Event()
+    told: list[float] = []
     pulse = Pulse(beaten.set, on_lag=told.append)
 
     time.sleep(0.05)  # noqa: ASYNC251 - held up on purpose
