@@ -197,7 +197,7 @@ def _without_end_tokens(line: str) -> tuple[str, bool]:
 
 def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
     """Whether an opener of this evidence level stands in a quotation, or in running text unless `inline` allows it."""
-    if _opens_quotation(opening.before) or _inside_call(opening.before):
+    if _opens_quotation(opening.before) or _inside_call(opening.before) or _inside_string(opening.before):
         return True
     if level == "A":
         return False
@@ -222,13 +222,42 @@ _OPEN = re.compile(
     r"<\|tool_(?:arg:value|arg:start|call:start)\|>|<\|open\|>(?:argument|call)\s[^<>\n]{1,160}(?=<)|\]<\]minimax\[>\[<[\w-]{1,64}>"
     rf"|(?<![ \t`'\"“‘(\w])<{_FAMILY}"
     r"(?:(?:parameter|invoke|function(?:_call)?|call_record)(?:=|\s)[^<>\n]{1,160}|(?:longcat_)?arg_value)(?:>|(?=<))"
+    r"|^BEGIN_ARG: [^\n]{1,160}\n",
+    re.MULTILINE,
 )
 """What opens a value, or a call, in the forms that write values as they are; in prose it is rather talked about."""
 _ENDED = re.compile(
     r"</[^<>\n]{0,40}(?:parameter|arg_value|invoke|function|call_record)"
-    r"|<\|close\|>(?:argument|call)|<\|tool_(?:arg|call):end|\]<\]minimax\[>\[</"
+    r"|<\|close\|>(?:argument|call)|<\|tool_(?:arg|call):end|\]<\]minimax\[>\[</|^END_ARG",
+    re.MULTILINE,
 )
-_MAY_OPEN = ("parameter", "invoke", "function", "call_record", "arg_value", "<|open|>", "<|tool_", "minimax[")
+_MAY_OPEN = (
+    "BEGIN_ARG",
+    "parameter",
+    "invoke",
+    "function",
+    "call_record",
+    "arg_value",
+    "<|open|>",
+    "<|tool_",
+    "minimax[",
+)
+
+
+_STRING = re.compile(
+    r"""(?:"[\w -]{1,64}+"[ \t]*+:|[\w)]=|--[\w-]{1,64}+)[ \t]*+(?:"(?:[^"\\\n]++|\\.)*+|'(?:[^'\\\n]++|\\.)*+)\Z"""
+)
+"""A value of data or of a call in Python that has begun on this line and not ended."""
+_LONG_STRING = re.compile(r"""\w:<\|"\|>(?:(?!<\|"\|>).)*+\Z|<!\[CDATA\[(?:(?!\]\]>).)*+\Z""", re.DOTALL)
+"""One of several lines: Gemma's, and XML's."""
+
+
+def _inside_string(before: str) -> bool:
+    """Whether a text of data stands open here, or of a call that nobody has taken: what it holds is shown, whatever it
+    looks like."""
+    if ('"' in before or "'" in before) and _STRING.search(before) is not None:
+        return True
+    return ('<|"|>' in before or "<![CDATA[" in before) and _LONG_STRING.search(before) is not None
 
 
 def _inside_call(before: str) -> bool:

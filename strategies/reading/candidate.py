@@ -276,7 +276,7 @@ class Candidate:
         dialect = self._rows[self._row]
         # Raised into our own handler: the next dialect of the marker may read the same text as a call of a known tool.
         if draft.tool is None and not self._may_be_undeclared(dialect):
-            raise Reject("unknown_tool", name=draft.name)
+            raise Reject("unknown_tool", name=draft.name, blind=True)
         draft = self._in_its_place(draft, dialect)
         judged = yield from judging(draft, self._context, dialect.id)
         verdict = judged.verdict
