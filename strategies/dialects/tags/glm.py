@@ -13,7 +13,17 @@ from collections.abc import Generator
 
 from attrs import evolve, frozen
 
-from strategies.dialects.tags.form import NEVER, Call, Form, Typed, begin_call, draft_of, read_call_end, read_parameter
+from strategies.dialects.tags.form import (
+    NEVER,
+    Call,
+    Form,
+    Typed,
+    begin_call,
+    draft_of,
+    pass_over,
+    read_call_end,
+    read_parameter,
+)
 from strategies.grammar.closers import CALL_END, PARAMETER_END
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_bodies import attribute_arguments, json_arguments, python_arguments
@@ -144,7 +154,7 @@ def read_pairs(
     call.name_run, call.pair = _NAME_RUN, pairs.pair
     # `<tool_call>` stands for several families; a word behind it is a name only where it is one.
     if call.tool is None and not undeclared:
-        raise Reject("unknown tool", name=call.name)
+        yield from pass_over(call, _read_named(cur, context, call, key, opening, Arguments(None), pairs))
     yield from _read_named(cur, context, call, key, opening, arguments, pairs)
 
 

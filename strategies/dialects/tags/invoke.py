@@ -24,6 +24,7 @@ from strategies.dialects.tags.form import (
     begin_call,
     draft_of,
     group,
+    pass_over,
     read_call,
     read_call_end,
     read_parameters,
@@ -112,7 +113,9 @@ def read_invoke(
     cur.pos += len(found.group())
     call = Call.of(form, context, group(found, "name"))
     if call.tool is None and not undeclared:
-        raise Reject("unknown tool", name=call.name)
+        if found.group("empty"):
+            raise Reject("unknown tool", name=call.name)
+        yield from pass_over(call, read_call(cur, call, opening.hint, Arguments(None)))
     if found.group("empty"):
         begin_call(call, arguments)
         if form.takes_section:

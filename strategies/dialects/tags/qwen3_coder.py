@@ -15,7 +15,7 @@ from collections.abc import Generator
 
 from attrs import evolve
 
-from strategies.dialects.tags.form import NAME, QUOTED, Call, Form, group, read_call
+from strategies.dialects.tags.form import NAME, QUOTED, Call, Form, group, pass_over, read_call
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.inline import in_line
 from strategies.grammar.json_payload import marked_json
@@ -57,7 +57,7 @@ def _parse(
     call = yield from _head(cur, context)
     # Hermes' JSON, GLM's pairs and this share an opener; a name that nobody declared may be any of their words.
     if call.tool is None and not opening.marker.startswith("<seed:") and context.prompted != QWEN3_CODER.id:
-        raise Reject("unknown tool", name=call.name)
+        yield from pass_over(call, read_call(cur, call, opening.hint, Arguments(None)))
     # Only the parameter's opener is lost: https://github.com/lidge-jun/opencodex/issues/5499
     yield from read_call(cur, call, opening.hint, arguments, meant=call.tool is not None)
 
@@ -170,7 +170,7 @@ def _parse_bare(
         cur.pos += len(tag)
         call = _closed_by(Call.of(FUNCTION, context, group(other, "name")), other.group("word"), "function_word")
     if call.tool is None:
-        raise Reject("unknown tool", name=call.name)
+        yield from pass_over(call, read_call(cur, call, opening.hint, Arguments(None)))
     yield from cur.ws()
     # Llama's form, whose dialect has its own rules for it.
     if (yield from cur.peek(1)) == "{":
