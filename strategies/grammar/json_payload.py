@@ -124,6 +124,20 @@ def read_arguments(
     return payload
 
 
+def json_ahead(cur: Cursor) -> Steps:
+    """Read JSON that comes next, or behind a few words or signs, for its end alone."""
+    yield from cur.match(_TO_JSON, 64)
+    if (yield from cur.peek(1)) not in ("{", "[") or not (yield from cur.json(_ignored)):
+        raise Reject("no JSON")
+
+
+_TO_JSON = re.compile(r"[^{}\[\]]*")
+
+
+def _ignored(_text: str) -> None:
+    pass
+
+
 def _fence(cur: Cursor) -> Steps:
     """The line that opens a code fence, if one does."""
     if not (yield from cur.lit(_FENCE)):

@@ -15,7 +15,7 @@ from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.text.tape import Source, Tape
 from strategies.text.turns import SCANNED, Turns, half_read
 
-__all__ = ["CUT", "Cursor", "Reject", "Sink", "Steps", "overlap"]
+__all__ = ["CUT", "Cursor", "Reject", "Sink", "Steps", "overlap", "pass_over"]
 
 Steps = Generator[Any, None, Any]
 Sink = Callable[[str], object]
@@ -83,6 +83,17 @@ class Reject(Exception):
         self.refusal = refusal or _REASONS.get(reason, Reason.PARSE)
         self.name = name
         self.remains = remains
+
+
+def pass_over(name: str, reading: Steps) -> Steps:
+    """Refuse a call of no declared tool, once it is read: what its values hold is shown, whatever it looks like."""
+    try:
+        for found in reading:
+            if found is None:
+                yield
+    except Reject:
+        raise Reject("unknown_tool", name=name) from None
+    raise Reject("unknown_tool", name=name, blind=True)
 
 
 def overlap(text: str, start: int, marker: str) -> int:

@@ -96,7 +96,7 @@ FAULTS = (
     Fault(
         "quotes are no quotes",
         "strategies/grammar/literal.py",
-        "if _opens_quotation(opening.before) or _inside_call(opening.before):",
+        "if _opens_quotation(opening.before) or _inside_call(opening.before) or _inside_string(opening.before):",
         "if level:\n        return False\n    if level:",
     ),
     Fault(

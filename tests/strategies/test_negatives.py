@@ -10,12 +10,14 @@ import pytest
 
 from gateway.core.events import Note
 from gateway.core.tools import Tool, ToolSet
-from strategies.dialects.rows import TABLE
+from strategies.dialects.rows import BY_ID, TABLE
+from strategies.writing.renderer import CannotExpress
 from tests.bench.corpus import DIFFERENCES, main
 from tests.support.chat import answer_body, answer_events, hear_body, hear_stream, prepared, stream, whole
 from tests.support.damage import (
     DATA_FORMS,
     TAG_FORMS,
+    Form,
     Outcome,
     damaged_calls,
     outcome_of,
@@ -262,6 +264,33 @@ def test_a_number_that_holds_another_parameter_is_not_told_in_vain() -> None:
     )
     assert len(read(said.format("parameter"), tools=AGENT_TOOLS).calls) == 1
     assert told_in_vain(said.format("paramter"), AGENT_TOOLS) == []
+
+
+INNER = ("hermes", "qwen3_coder", "glm", "claude_invoke", "nova", "ds_v31", "functiongemma", "seed_oss", "spark")
+PAGE = "Some words of a long page.\n" * 40
+SHORT_ALONE = {
+    # What no declared tool gives a marker is seen by what stands before it, and so far back nobody looks.
+    *("pythonic", "functionary", "gptme", "hermes_unopened", "glm_bare", "kimi_k2_stripped", "mistral_stripped"),
+    *("json_bare", "json_fence", "xlam", "tool_code", "ds_stripped", "cwm", "arrows", "olmo3", "smollm3"),
+    *("react", "continue", "gemma_stripped", "xai", "llama3_tag"),
+}
+
+
+@pytest.mark.parametrize("form", [form for form in (*TAG_FORMS, *DATA_FORMS) if not form.id.endswith("_xml")])
+def test_what_a_call_of_no_declared_tool_would_have_written_is_no_call(form: Form) -> None:
+    """An element of a name that nobody declared may be anything's; all other forms say that a call was meant."""
+    deploy = tool("deploy", "path", "content")
+    told = 0
+    for inner in (BY_ID[name].example for name in INNER):
+        pages = (inner, f"text\n{inner}\nmore", f"{PAGE}{inner}\nmore")
+        for content in pages[: 2 if form.id in SHORT_ALONE else 3]:
+            try:
+                text = form.call(deploy, {"path": "a.md", "content": content})
+            except CannotExpress:
+                continue
+            told += 1
+            assert {name for name, _ in read(text, tools=AGENT_TOOLS).calls} <= {"deploy"}, text
+    assert told > 5
 
 
 def test_every_dialect_is_damaged() -> None:

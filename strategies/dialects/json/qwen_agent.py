@@ -15,9 +15,9 @@ from gateway.core.tools import Tool
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
 from strategies.grammar.fences import read_line, read_rest
 from strategies.grammar.json_calls import drafting
-from strategies.grammar.json_payload import read_json, refuse_torn
+from strategies.grammar.json_payload import json_ahead, read_json, refuse_torn
 from strategies.schema.tool_schema import ToolSchema
-from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.cursor import Cursor, Reject, Steps, pass_over
 from strategies.text.tape import Taken
 from strategies.writing.block_renderer import BlockRenderer
 from strategies.writing.renderer import CannotExpress
@@ -42,7 +42,8 @@ def _parse(
     name = name.rstrip(":")
     found = context.resolve(name) if name else None
     if found is None:
-        raise Reject("unknown_tool", name=name)
+        yield from pass_over(name, json_ahead(cur))
+        return
     calls = 0
     while (yield from _follows(cur, _ARGS)):
         yield from _colon(cur)

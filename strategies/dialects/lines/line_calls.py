@@ -20,8 +20,8 @@ from gateway.core.tools import Tool
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import STOPS, code_draft, named_drafts, read_json, refuse_torn
 from strategies.grammar.raw_value import trimmed
-from strategies.schema.tool_schema import ToolSchema
-from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.schema.tool_schema import ToolSchema, schema_of
+from strategies.text.cursor import Cursor, Reject, Steps, pass_over
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import Turns
@@ -100,7 +100,8 @@ def _parse_continue(
             raise Reject("no call")
     found = context.resolve(name)
     if found is None:
-        raise Reject("unknown_tool", name=name)
+        yield from pass_over(name, _arguments(cur, schema_of(Tool(name=name))))
+        return
     tool, mends = found
     values, more, fault = yield from _arguments(cur, context.schema(tool))
     yield Draft(name=tool.name, tool=tool, arguments=values, form="tag", mends=(*mends, *more), fault=fault)

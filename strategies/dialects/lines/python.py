@@ -436,10 +436,10 @@ def _one_call(cur: Cursor, context: Context, *, form: str) -> Steps:
         raise Reject("no call")
     cur.back(start)
     cur.anchor = None
-    if context.resolve(name, aliases=False) is None:
-        raise Reject("unknown_tool", name=name)
     pieces = Taken(cur)
     yield from _expressions(cur, pieces)
+    if context.resolve(name, aliases=False) is None:
+        raise Reject("unknown_tool", name=name, blind=True)
     calls: list[PythonCall] = yield from _read(cur, pieces.text())
     return (yield from cur.work(call_drafts(calls, context, form=form, aliases=False)))
 

@@ -11,7 +11,7 @@ Bounds: a call whose opener is not followed by a parameter or a closer is refuse
 """
 
 import re
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from typing import Literal
 
 from attrs import define, field, frozen
@@ -334,17 +334,6 @@ def read_call(
     yield from read_parameters(cur, call, way, arguments)
     end = yield from read_call_end(cur, call, way)
     yield (yield from draft_of(cur, call, end))
-
-
-def pass_over(call: Call, reading: Iterable[Draft | None]) -> Generator[None, None, None]:
-    """Refuse a call of no declared tool, once it is read: what its values hold is shown, whatever it looks like."""
-    try:
-        for draft in reading:
-            if draft is None:
-                yield
-    except Reject:
-        raise Reject("unknown tool", name=call.name) from None
-    raise Reject("unknown tool", name=call.name, blind=True)
 
 
 def draft_of(cur: Cursor, call: Call, end: int | None = None) -> Steps:

@@ -20,7 +20,6 @@ from strategies.dialects.tags.form import (
     Typed,
     begin_call,
     draft_of,
-    pass_over,
     read_call_end,
     read_parameter,
 )
@@ -30,7 +29,7 @@ from strategies.grammar.json_bodies import attribute_arguments, json_arguments, 
 from strategies.grammar.json_payload import read_objects
 from strategies.grammar.raw_value import Way, doubt
 from strategies.schema.names import resolve_parameter
-from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.cursor import Cursor, Reject, Steps, pass_over
 from strategies.text.strict_json import JsonFault, loading_strict
 from strategies.text.turns import Turns
 from strategies.writing.element_renderer import ParameterRenderer
@@ -154,7 +153,7 @@ def read_pairs(
     call.name_run, call.pair = _NAME_RUN, pairs.pair
     # `<tool_call>` stands for several families; a word behind it is a name only where it is one.
     if call.tool is None and not undeclared:
-        yield from pass_over(call, _read_named(cur, context, call, key, opening, Arguments(None), pairs))
+        yield from pass_over(call.name, _read_named(cur, context, call, key, opening, Arguments(None), pairs))
     yield from _read_named(cur, context, call, key, opening, arguments, pairs)
 
 

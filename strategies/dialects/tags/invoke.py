@@ -24,7 +24,6 @@ from strategies.dialects.tags.form import (
     begin_call,
     draft_of,
     group,
-    pass_over,
     read_call,
     read_call_end,
     read_parameters,
@@ -34,7 +33,7 @@ from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Openi
 from strategies.grammar.inline import in_line
 from strategies.grammar.json_payload import marked_json
 from strategies.grammar.raw_value import Way
-from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.cursor import Cursor, Reject, Steps, pass_over
 from strategies.writing.element_renderer import ParameterRenderer
 
 __all__ = [
@@ -115,7 +114,7 @@ def read_invoke(
     if call.tool is None and not undeclared:
         if found.group("empty"):
             raise Reject("unknown tool", name=call.name)
-        yield from pass_over(call, read_call(cur, call, opening.hint, Arguments(None)))
+        yield from pass_over(call.name, read_call(cur, call, opening.hint, Arguments(None)))
     if found.group("empty"):
         begin_call(call, arguments)
         if form.takes_section:

@@ -13,10 +13,10 @@ from collections.abc import Generator
 
 from attrs import evolve
 
-from strategies.dialects.tags.form import NEVER, QUOTED, Call, group, pass_over, read_call
+from strategies.dialects.tags.form import NEVER, QUOTED, Call, group, read_call
 from strategies.dialects.tags.qwen3_coder import FUNCTION
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.text.cursor import Cursor, Reject
+from strategies.text.cursor import Cursor, Reject, pass_over
 from strategies.writing.element_renderer import ParameterRenderer, in_lines
 
 __all__ = ["NOVA"]
@@ -52,7 +52,7 @@ def _parse(
     cur.pos += len(tag)
     call = Call.of(_FORM, context, group(found, "name"))
     if call.tool is None:
-        yield from pass_over(call, read_call(cur, call, opening.hint, Arguments(None)))
+        yield from pass_over(call.name, read_call(cur, call, opening.hint, Arguments(None)))
     yield from read_call(cur, call, opening.hint, arguments, meant=True)
 
 

@@ -15,11 +15,11 @@ from collections.abc import Generator
 
 from attrs import evolve
 
-from strategies.dialects.tags.form import NAME, QUOTED, Call, Form, group, pass_over, read_call
+from strategies.dialects.tags.form import NAME, QUOTED, Call, Form, group, read_call
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.inline import in_line
 from strategies.grammar.json_payload import marked_json
-from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.cursor import Cursor, Reject, Steps, pass_over
 from strategies.writing.element_renderer import ParameterRenderer, in_lines, inline
 
 __all__ = ["BARE_FUNCTION", "FUNCTION", "QWEN3_CODER", "SEED_OSS"]
@@ -57,7 +57,7 @@ def _parse(
     call = yield from _head(cur, context)
     # Hermes' JSON, GLM's pairs and this share an opener; a name that nobody declared may be any of their words.
     if call.tool is None and not opening.marker.startswith("<seed:") and context.prompted != QWEN3_CODER.id:
-        yield from pass_over(call, read_call(cur, call, opening.hint, Arguments(None)))
+        yield from pass_over(call.name, read_call(cur, call, opening.hint, Arguments(None)))
     # Only the parameter's opener is lost: https://github.com/lidge-jun/opencodex/issues/5499
     yield from read_call(cur, call, opening.hint, arguments, meant=call.tool is not None)
 
@@ -170,7 +170,7 @@ def _parse_bare(
         cur.pos += len(tag)
         call = _closed_by(Call.of(FUNCTION, context, group(other, "name")), other.group("word"), "function_word")
     if call.tool is None:
-        yield from pass_over(call, read_call(cur, call, opening.hint, Arguments(None)))
+        yield from pass_over(call.name, read_call(cur, call, opening.hint, Arguments(None)))
     yield from cur.ws()
     # Llama's form, whose dialect has its own rules for it.
     if (yield from cur.peek(1)) == "{":

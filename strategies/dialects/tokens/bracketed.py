@@ -24,6 +24,7 @@ from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Openi
 from strategies.grammar.json_payload import (
     STOPS,
     Payload,
+    json_ahead,
     marked_json,
     named_drafts,
     read_arguments,
@@ -31,7 +32,7 @@ from strategies.grammar.json_payload import (
     read_surplus,
     with_mends,
 )
-from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.cursor import Cursor, Reject, Steps, pass_over
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
 
@@ -68,7 +69,8 @@ def _parse_request(
     # Gemma 3 in the same markers: https://github.com/vybestack/llxprt-code/blob/main/packages/core/src/parsers/TextToolCallParser.ts
     found = context.resolve(name)
     if found is None:
-        raise Reject("unknown_tool", name=name)
+        yield from pass_over(name, json_ahead(cur))
+        return
     yield from cur.ws()
     payload = yield from read_arguments(cur, context, opening, (*_REQUEST_ENDS, *STOPS), tool=found[0])
     if payload is None:
@@ -221,7 +223,8 @@ def _parse_calling(
     found = context.resolve(name, aliases=False) if name else None
     # Words stand there as well: `[Tool call: see below]`.
     if found is None:
-        raise Reject("unknown_tool", name=name)
+        yield from pass_over(name, json_ahead(cur))
+        return
     if opening.marker == _PAIRS:
         yield (yield from _with_pairs(cur, context, found))
         return

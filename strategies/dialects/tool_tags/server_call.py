@@ -14,8 +14,8 @@ from collections.abc import Generator
 from attrs import evolve
 
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.grammar.json_payload import named_drafts, read_arguments, with_mends
-from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.grammar.json_payload import json_ahead, named_drafts, read_arguments, with_mends
+from strategies.text.cursor import Cursor, Reject, Steps, pass_over
 
 __all__ = ["SERVER_CALL"]
 
@@ -48,7 +48,8 @@ def _triple(cur: Cursor, context: Context, opening: Opening) -> Steps:
     name = (yield from _element(cur, "tool_name")) or ""
     tool = context.resolve(name)
     if tool is None:
-        raise Reject("unknown_tool", name=name)
+        yield from pass_over(name, json_ahead(cur))
+        return
     yield from cur.ws()
     if not (yield from cur.lit("<arguments>")):
         raise Reject("no arguments", attempted=True)
