@@ -288,8 +288,10 @@ async def the_return(day: Day, asked: Prometheus, status: str, alertmanager_url:
     changed = await day.run(command_in(status, f"toolgate rollout slice {SLICE} on"))
     assert f"{SLICE} on" in changed
     await asked.until("absent(toolgate_rollout_slice_off == 1)")
-    live = [one for one in await day.asked(WELL, 12) if arms([one]) == {"live"}]
-    assert live
+    # Half of them: of a dozen it may well be none, one time in four thousand.
+    answers = await day.asked(WELL, 40)
+    live = [one for one in answers if arms([one]) == {"live"}]
+    assert live, arms(answers)
     assert all(map(is_call, live))
     async with asyncio.timeout(30):
         while True:
