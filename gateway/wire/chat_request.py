@@ -193,7 +193,8 @@ def _place_of(name: str, raw: bytes, members: Mapping[str, msgspec.Raw]) -> int:
         if each == name:
             found = place
         place += memoryview(value).nbytes + len(b",")
-    if _is_compact(raw, place):
+    # Nothing stands between them: with blanks, with an escape in a name or with a member more it would be longer.
+    if place == len(raw):
         return found
     joint, colon = b", ", b": "
     texts = [b'"%b"%b%b' % (each.encode(), colon, bytes(value)) for each, value in members.items()]
@@ -201,12 +202,6 @@ def _place_of(name: str, raw: bytes, members: Mapping[str, msgspec.Raw]) -> int:
         return -1
     before = texts[: list(members).index(name)]
     return 1 + sum(map(len, before)) + len(before) * len(joint) + len(name) + 2 + len(colon)
-
-
-def _is_compact(raw: bytes, size: int) -> bool:
-    """Whether an object is nothing but its members, which take so much where nothing stands between them: with blanks,
-    with an escape in a name or with a member more it is longer."""
-    return len(raw) == size
 
 
 _decoded = msgspec.json.Decoder().decode
@@ -305,7 +300,8 @@ def _each_once(raw: bytes) -> dict[str, tuple[int, bytes]] | None:
         begin = place + len(name) + len(b'"":')
         texts[name] = begin, text
         place = begin + len(text) + len(b",")
-    if texts and _is_compact(raw, place):
+    # As in `_place_of`.
+    if texts and place == len(raw):
         return texts
     texts.clear()
     place = 0
