@@ -86,9 +86,9 @@ _CALL_FENCES = frozenset({"json", "tool_call", "tool_calls", "tool_code"})
 _MAX_RUN = 256
 """A longer run of backticks counts as several."""
 _INLINE_BOUND = 1 << 12
+"""How far behind a marker the end of inline code is looked for."""
 _MOST_LOOKS = 1 << 11
 """How many places are looked at in one move of prose."""
-"""How far behind a marker the end of inline code is looked for."""
 _INLINE_END = re.compile(r"`+|\n[ \t\r]*\n")
 _QUOTES = "\"'“”‘’«»„「」『』"
 _BLANK = " \t\r"

@@ -91,8 +91,12 @@ def pass_over(name: str, reading: Steps) -> Steps:
         for found in reading:
             if found is None:
                 yield
-    except Reject:
-        raise Reject("unknown_tool", name=name) from None
+    except Reject as refusal:
+        # Whatever that says of where it ends holds here as well.
+        is_inside, again = refusal.inside or refusal.reason == CUT, refusal.again
+        raise Reject(
+            "unknown_tool", name=name, again=again, hint=refusal.hint, inside=is_inside, blind=refusal.blind
+        ) from None
     raise Reject("unknown_tool", name=name, blind=True)
 
 

@@ -293,6 +293,19 @@ def test_what_a_call_of_no_declared_tool_would_have_written_is_no_call(form: For
     assert told > 5
 
 
+@pytest.mark.parametrize("reason", ["length", "stop"])
+@pytest.mark.parametrize("form", [form for form in TAG_FORMS if not form.id.endswith("_xml")])
+def test_nor_where_the_answer_ends_within_it(form: Form, reason: str) -> None:
+    deploy = tool("deploy", "path", "content")
+    for inner in (BY_ID[name].example for name in INNER):
+        try:
+            text = form.call(deploy, {"path": "a.md", "content": f"{PAGE}{inner}\nmore and more"})
+        except CannotExpress:
+            continue
+        cut = text[: text.index("more and")]
+        assert {name for name, _ in read(cut, tools=AGENT_TOOLS, reason=reason).calls} <= {"deploy"}, cut
+
+
 def test_every_dialect_is_damaged() -> None:
     forms = {form.id for form in (*TAG_FORMS, *DATA_FORMS)}
     assert forms | ELSEWHERE == {dialect.id for dialect in TABLE}
