@@ -35,7 +35,7 @@ from attrs import frozen
 from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-from gateway.wire import known_texts
+from gateway.wire import conversations, known_texts
 from strategies import factory
 from tests.support import near, reading
 from tests.support.client import open_connection
@@ -290,7 +290,11 @@ def nobody_changes_what_all_requests_share() -> Iterator[None]:
 def _forget() -> None:
     for known in list(known_texts._by_sample.values()):
         assert msgspec.json.decode(known.text) == known.value, "a value that all requests share was changed"
+    for each in conversations._conversations:
+        written = msgspec.json.decode(each.raw[each.start : each.start + each.ends[-1]] + b"]")
+        assert written == each.items, "items that all requests share were changed"
     known_texts.forget_all()
+    conversations.forget_conversations()
 
 
 def _sockets() -> int:

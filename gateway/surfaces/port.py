@@ -45,6 +45,11 @@ class Server(Struct, frozen=True, kw_only=True):
     thinking: Literal["drop", "chat_template_kwargs"] = "drop"
     """How a wish to think, or not to, is told."""
 
+    @property
+    def history_terms(self) -> tuple[bool, LateSystem, bool, Literal["turn", "keep", "drop"]]:
+        """What of this the history is told by."""
+        return self.knows_messages, self.late_system, self.keeps_cache_control, self.history_reasoning
+
 
 def _unknown(model: str) -> Server:
     del model

@@ -12,7 +12,7 @@ from hmac import compare_digest
 from typing import Any, TypeGuard
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 __all__ = ["MAX_SEAL", "Seals"]
 
@@ -24,20 +24,16 @@ _CHECK = 16
 _ALTERNATE = b"-_"
 
 
-class Seals(Struct, frozen=True, eq=False):
+class Seals(Struct, eq=False):
     """Makes and opens the seals of one client: `credential` says whose they are, it may be a hash."""
 
     key: bytes
     credential: str
-    _met: list[bool] = field(default_factory=list)
+    has_met_one: bool = False
+    """One of ours was brought, whoever's: a server could not open it, and vendors refuse what they cannot open."""
 
     def __repr__(self) -> str:
         return "<Seals>"  # with what is in here anybody could make them
-
-    @property
-    def has_met_one(self) -> bool:
-        """One of ours was brought, whoever's: a server could not open it, and vendors refuse what they cannot open."""
-        return bool(self._met)
 
     def seal(self, value: dict[str, Any], *, purpose: str = "") -> str | None:
         """The seal of an object; None where it is too large for one."""
@@ -54,8 +50,8 @@ class Seals(Struct, frozen=True, eq=False):
     def meet(self, blob: object) -> TypeGuard[str]:
         """Take down whether this is one of ours, as it seems."""
         is_one = isinstance(blob, str) and blob.startswith(_PREFIX)
-        if is_one and not self._met:
-            self._met.append(True)
+        if is_one:
+            self.has_met_one = True
         return is_one
 
     def open(self, blob: object, *, purpose: str = "") -> dict[str, Any] | None:

@@ -57,6 +57,10 @@ class ToolNames:
         self._is_shared = other._is_shared = True
         return other
 
+    def is_like(self, other: "ToolNames") -> bool:
+        """Whether the same is declared in both, so that the names are the same."""
+        return self._by_flat is other._by_flat or (self._by_flat == other._by_flat and self._flat == other._flat)
+
     def __len__(self) -> int:
         return len(self._by_flat)
 

@@ -11,8 +11,9 @@ from msgspec import Struct, structs
 
 from gateway.core.errors import InvalidRequest
 from gateway.core.tools import Tool, ToolSet
+from gateway.wire.conversations import LONG, begun, converse
 from gateway.wire.json_scan import JsonScanner
-from gateway.wire.known_texts import LONG_LIST, known_at, known_list, known_value, made_of
+from gateway.wire.known_texts import known_at, known_value, made_of
 
 __all__ = [
     "INSTRUCTING",
@@ -31,10 +32,12 @@ TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "func
 """The fields of a request that offer tools."""
 READ_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n", "user", *TOOL_FIELDS})
 """The fields that decide what becomes of a request here."""
+_CONVERSATIONS = frozenset({"messages", "input"})
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BLANKS = rb"[ \t\n\r]*+"
 _NAME = re.compile(_BLANKS + rb"[{,]" + _BLANKS + rb'"([^"\\]*+)"' + _BLANKS + rb":" + _BLANKS)
 _END = re.compile(_BLANKS + rb"\}" + _BLANKS)
+_NO_MESSAGES = b'"messages":[]'
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HALF = re.compile("[\ud800-\udfff]")
 _NO_TOOLS = ToolSet(())
@@ -115,9 +118,13 @@ def parse_request(raw: bytes) -> ChatRequest:
     return _checked(raw, decoded_body(raw))
 
 
-def request_of(body: dict[str, Any]) -> ChatRequest:
-    """The request that a body is, which was put together here."""
-    return _checked(_encoded(body), body)
+def request_of(body: dict[str, Any], written: list[bytes] | None = None) -> ChatRequest:
+    """The request that a body is, which was put together here; `written` are the texts of its messages."""
+    if written is None:
+        return _checked(_encoded(body), body)
+    # Nothing stands before it but the model, in which a quotation mark has a backslash.
+    head, place, tail = _encoded({**body, "messages": []}).partition(_NO_MESSAGES)
+    return _checked(b"".join((head, place[:-1], b",".join(written), place[-1:], tail)), body)
 
 
 def renamed(raw: bytes, model: str) -> bytes:
@@ -132,7 +139,7 @@ def renamed(raw: bytes, model: str) -> bytes:
 
 def decoded_body(raw: bytes, *, once: frozenset[str] = READ_FIELDS) -> dict[str, Any]:
     """The object that a request's body is; none of the fields in `once` stands there twice."""
-    found = _with_known_tools(raw)
+    found = _partly_known(raw)
     if found is not None:
         return found
     members = _each_once(raw)
@@ -142,8 +149,8 @@ def decoded_body(raw: bytes, *, once: frozenset[str] = READ_FIELDS) -> dict[str,
             for name, (start, text) in members.items():
                 if name == "tools":
                     body[name] = known_value(text, start, len(raw) - start - len(text))
-                elif name == "messages" and len(text) > LONG_LIST:
-                    body[name] = known_list(text)
+                elif len(text) > LONG and name in _CONVERSATIONS:
+                    body[name] = converse(name, raw, start, text, None)
                 else:
                     body[name] = _decoded(text)
             return body
@@ -156,52 +163,70 @@ def decoded_body(raw: bytes, *, once: frozenset[str] = READ_FIELDS) -> dict[str,
     return body
 
 
-def _with_known_tools(raw: bytes) -> dict[str, Any] | None:
-    """The same where the tools are known and stand where they did, as in most turns of a conversation: the rest of the
-    body is decoded with a `null` in their place."""
-    known = known_at(raw)
-    if known is None:
+def _partly_known(raw: bytes) -> dict[str, Any] | None:
+    """The same where the tools are known, or the beginning of the conversation, as in most turns of one: the rest of
+    the body is decoded with something short in their place, which is no JSON where that was no value."""
+    tools = known_at(raw)
+    beginning = begun(raw) if len(raw) > LONG else None
+    if tools is None and beginning is None:
         return None
-    start, end, tools = known
-    rest = b"%bnull%b" % (raw[:start], raw[end:])
+    cuts: list[tuple[int, int, str, bytes]] = []
+    if tools is not None:
+        cuts.append((tools[0], tools[1], "tools", b"null"))
+    if beginning is not None:
+        cuts.append((beginning.start, beginning.end, beginning.name, b"[0"))
+    cuts.sort()
+    pieces: list[bytes] = []
+    behind = 0
+    for start, end, _, short in cuts:
+        pieces += raw[behind:start], short
+        behind = end
+    rest = b"".join([*pieces, raw[behind:]])
     try:
         members = _MEMBERS.decode(rest)
-        if "tools" not in members or bytes(members["tools"]) != b"null":
+        places = _places(rest, members)
+        if places is None:
             return None
-        if _place_of("tools", rest, members) != start:
-            each_once = _each_once(rest)
-            if each_once is None or each_once["tools"][0] != start:
+        cut = 0
+        for start, end, name, short in cuts:
+            if places.get(name) != start - cut:
                 return None
-        # A long conversation has been here before, but for its last turn.
-        body: dict[str, Any] = (
-            {name: known_list(bytes(text)) if name == "messages" else _decoded(text) for name, text in members.items()}
-            if len(rest) > LONG_LIST
-            else _decoded(rest)
-        )
+            cut += end - start - len(short)
+        body: dict[str, Any] = {}
+        for name, value in members.items():
+            if tools is not None and name == "tools":
+                body[name] = tools[2]
+            elif beginning is not None and name == beginning.name:
+                body[name] = converse(name, raw, beginning.start, bytes(value), beginning)
+            elif name == "tools" or (beginning is None and name in _CONVERSATIONS):
+                # The other one is cut out, before it or behind it.
+                text, start = bytes(value), places[name]
+                start += cut if start > cuts[0][0] else 0
+                if name == "tools":
+                    body[name] = known_value(text, start, len(raw) - start - len(text))
+                else:
+                    body[name] = converse(name, raw, start, text, None) if len(text) > LONG else _decoded(text)
+            else:
+                body[name] = _decoded(value)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    body["tools"] = tools
     return body
 
 
-def _place_of(name: str, raw: bytes, members: Mapping[str, msgspec.Raw]) -> int:
-    """Where a member's value stands in an object that is these members and nothing else, which it is if they give its
-    very text, without blanks or with those that Python writes; else -1."""
-    place, found = len(b"{"), -1
-    for each, value in members.items():
-        place += len(each) + len(b'"":')
-        if each == name:
-            found = place
+def _places(raw: bytes, members: Mapping[str, msgspec.Raw]) -> dict[str, int] | None:
+    """Where the members' values stand in an object that is these and nothing else, which it is if they give its very
+    text; None where it is something else, or has names with escapes."""
+    places: dict[str, int] = {}
+    place = len(b"{")
+    for name, value in members.items():
+        place += len(name) + len(b'"":')
+        places[name] = place
         place += memoryview(value).nbytes + len(b",")
     # Nothing stands between them: with blanks, with an escape in a name or with a member more it would be longer.
     if place == len(raw):
-        return found
-    joint, colon = b", ", b": "
-    texts = [b'"%b"%b%b' % (each.encode(), colon, bytes(value)) for each, value in members.items()]
-    if raw != b"{%b}" % joint.join(texts):
-        return -1
-    before = texts[: list(members).index(name)]
-    return 1 + sum(map(len, before)) + len(before) * len(joint) + len(name) + 2 + len(colon)
+        return places
+    each_once = _each_once(raw)
+    return None if each_once is None else {name: start for name, (start, _) in each_once.items()}
 
 
 _decoded = msgspec.json.Decoder().decode
@@ -300,7 +325,7 @@ def _each_once(raw: bytes) -> dict[str, tuple[int, bytes]] | None:
         begin = place + len(name) + len(b'"":')
         texts[name] = begin, text
         place = begin + len(text) + len(b",")
-    # As in `_place_of`.
+    # As in `_places`.
     if texts and place == len(raw):
         return texts
     texts.clear()

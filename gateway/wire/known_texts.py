@@ -3,14 +3,13 @@
 A value from here is shared by all requests that wrote it alike, so nobody may change it.
 """
 
-import re
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["LONG_LIST", "adopt", "forget_all", "known_at", "known_list", "known_value", "made_of"]
+__all__ = ["adopt", "forget_all", "known_at", "known_value", "made_of"]
 
 T = TypeVar("T")
 
@@ -23,13 +22,6 @@ _SAMPLE = 64
 _LATEST = 8
 _LEAST = 2048
 """Of so many that came last it is looked whether they stand where they did, if they have so many bytes."""
-
-
-LONG_LIST = 1 << 14
-_LONGEST_LIST = 2 << 20
-_MOST_LISTS = 8
-"""Bytes of a list that is worth remembering, and that may be; how many of them are."""
-_GOES_ON = re.compile(rb"[ \t\n\r]*+([,\]])[ \t\n\r]*+")
 
 
 class _Known:
@@ -52,33 +44,6 @@ _by_id: dict[int, _Known] = {}
 
 
 _latest: deque[_Known] = deque(maxlen=_LATEST)
-_lists: deque[tuple[bytes, list[Any]]] = deque(maxlen=_MOST_LISTS)
-"""Texts up to the end of the last item, and the items; the one that was asked for last is the first."""
-
-
-def known_list(text: bytes) -> Any:
-    """What the text of a list says, as of a conversation, which comes again with each of its turns and is longer then.
-
-    What is remembered of its beginning is not decoded again; its items are shared by all lists that begin like that.
-    """
-    if not LONG_LIST <= len(text) <= _LONGEST_LIST:
-        return msgspec.json.decode(text)
-    found = None
-    for known in _lists:
-        begun, items = known
-        if text.startswith(begun) and (sign := _GOES_ON.match(text, len(begun))) is not None:
-            if sign[1] == b"]":
-                found = [*items] if sign.end() == len(text) else None
-            elif more := msgspec.json.decode(b"[%b" % text[sign.end() :]):
-                found = [*items, *more]
-            if found is not None:
-                _lists.remove(known)
-                break
-    value = msgspec.json.decode(text) if found is None else found
-    end = text.rfind(b"]")
-    if isinstance(value, list) and value and end > 0:
-        _lists.appendleft((text[:end].rstrip(b" \t\n\r"), [*value]))
-    return value
 
 
 def known_at(whole: bytes) -> tuple[int, int, Any] | None:
@@ -140,7 +105,6 @@ def adopt(value: object, made: object) -> None:
 def forget_all() -> None:
     """Begin anew."""
     _latest.clear()
-    _lists.clear()
     _by_sample.clear()
     _by_id.clear()
 

@@ -13,10 +13,11 @@ from gateway.surfaces.messages.faults import error_of
 from gateway.surfaces.messages.history import History, loaded_tools, system_of
 from gateway.surfaces.messages.telling import MessagesTelling, Terms, Thinking
 from gateway.surfaces.messages.tools import Tools, tools_of
+from gateway.surfaces.past import tell_all
 from gateway.surfaces.port import Asked, Server, Situation
 from gateway.surfaces.seals import Seals
 from gateway.surfaces.toolnames import ToolNames
-from gateway.surfaces.turns import Turns
+from gateway.surfaces.turns import Finished, Turns
 from gateway.wire.chat_request import ChatRequest, decoded_body, request_of
 
 __all__ = ["MESSAGES", "MessagesSurface"]
@@ -98,10 +99,10 @@ def _accepted(body: dict[str, Any], model: str, situation: Situation) -> Asked:
     turns = Turns(late_system=server.late_system, keeps=server.history_reasoning)
     turns.lead(system_of(body, server, dropped))
     history = History(turns=turns, names=tools.names, server=server, seals=seals, dropped=dropped)
-    for index, message in enumerate(messages):
-        history.add(message, f"messages[{index}]")
+    tell_all(history, messages, "messages", server)
     chat = turns.finished()
-    if not chat or (chat[-1]["role"] == "system" and not any(message["role"] != "system" for message in chat)):
+    told = chat.messages
+    if not told or (told[-1]["role"] == "system" and not any(message["role"] != "system" for message in told)):
         raise InvalidRequest("messages must not be empty", param="messages")
     request = _chat(body, model, chat, tools, server)
     return Asked(
@@ -157,13 +158,11 @@ def _unsent(body: Mapping[str, Any]) -> list[str]:
     return [name if name in _UNSENT else "other" for name in body if name in _UNSENT or name not in _KNOWN]
 
 
-def _chat(
-    body: Mapping[str, Any], model: str, messages: list[dict[str, Any]], tools: Tools, server: Server
-) -> ChatRequest:
+def _chat(body: Mapping[str, Any], model: str, told: Finished, tools: Tools, server: Server) -> ChatRequest:
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
         raise InvalidRequest("stream must be true or false", param="stream")
-    chat: dict[str, Any] = {"model": model, "messages": messages}
+    chat: dict[str, Any] = {"model": model, "messages": told.messages}
     wanted = body.get("max_tokens")
     chat[limit_field(model)] = token_limit(DEFAULT_MAX_TOKENS if wanted is None else wanted, server, "max_tokens")
     for name in ("temperature", "top_p", "top_k"):
@@ -181,7 +180,7 @@ def _chat(
         chat.update(_output(body, model, server))
     if "thinking" in body:
         chat.update(_thinking_fields(body, server))
-    return request_of(chat)
+    return request_of(chat, told.written)
 
 
 def _output(body: Mapping[str, Any], model: str, server: Server) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gateway.core.errors import GatewayError, InvalidRequest
 from gateway.core.ports import Memory
 from gateway.surfaces.checks import MAX_ITEMS
+from gateway.surfaces.past import tell_all
 from gateway.surfaces.port import Asked, Situation, Telling
 from gateway.surfaces.responses.ask import (
     chat_fields,
@@ -90,7 +91,7 @@ class ResponsesSurface:
         for item in items[:MAX_ITEMS]:
             with suppress(GatewayError):
                 history.add(item, "input")
-        fields: dict[str, Any] = {"messages": turns.finished() or [{"role": "user", "content": ""}]}
+        fields: dict[str, Any] = {"messages": turns.finished().messages or [{"role": "user", "content": ""}]}
         if declared.functions:
             fields["tools"] = declared.functions
         terms = Terms(
@@ -178,18 +179,18 @@ def _chat_request(
     elif isinstance(instructions, list):  # as the API gives them back where a prompt was used
         items = [*instructions, *items]
     history = History(turns=turns, names=declared.names, seals=seals, dropped=dropped)
-    for index, item in enumerate(items):
-        history.add(item, f"input[{index}]")
+    tell_all(history, items, "input", server)
     if compacts:
         turns.user([text_part(INSTRUCTION)])
-    messages = turns.finished()
-    if not messages:
+    told = turns.finished()
+    if not told.messages:
         raise InvalidRequest("the input holds nothing to answer", param="input")
     fields = chat_fields(body, declared, server)
     if compacts:
         # A summary in the form of the client's schema would be none.
         fields.pop("response_format", None)
-    return request_of({"model": body["model"], "messages": messages, **fields}), tuple(turns.mended)
+    request = request_of({"model": body["model"], "messages": told.messages, **fields}, told.written)
+    return request, tuple(turns.mended)
 
 
 def _has_trigger(items: list[Any]) -> bool:

@@ -347,7 +347,7 @@ def made(steps: list[tuple[str, str]]) -> tuple[list[dict[str, Any]], Turns]:
                 turns.call(value, "f", "{}")
             case "result":
                 turns.result(value, f"of {value}")
-    return turns.finished(), turns
+    return turns.finished().messages, turns
 
 
 @given(st.lists(STEP, max_size=12))
