@@ -170,28 +170,18 @@ def _partly_known(raw: bytes) -> dict[str, Any] | None:
     beginning = begun(raw) if len(raw) > LONG else None
     if tools is None and beginning is None:
         return None
-    cuts: list[tuple[int, int, str, bytes]] = []
+    cuts: list[_Cut] = []
     if tools is not None:
         cuts.append((tools[0], tools[1], "tools", b"null"))
     if beginning is not None:
         cuts.append((beginning.start, beginning.end, beginning.name, b"[0"))
     cuts.sort()
-    pieces: list[bytes] = []
-    behind = 0
-    for start, end, _, short in cuts:
-        pieces += raw[behind:start], short
-        behind = end
-    rest = b"".join([*pieces, raw[behind:]])
+    rest = _without(raw, cuts)
     try:
         members = _MEMBERS.decode(rest)
         places = _places(rest, members)
-        if places is None:
+        if places is None or not _stand(cuts, places):
             return None
-        cut = 0
-        for start, end, name, short in cuts:
-            if places.get(name) != start - cut:
-                return None
-            cut += end - start - len(short)
         body: dict[str, Any] = {}
         for name, value in members.items():
             if tools is not None and name == "tools":
@@ -200,8 +190,8 @@ def _partly_known(raw: bytes) -> dict[str, Any] | None:
                 body[name] = converse(name, raw, beginning.start, bytes(value), beginning)
             elif name == "tools" or (beginning is None and name in _CONVERSATIONS):
                 # The other one is cut out, before it or behind it.
-                text, start = bytes(value), places[name]
-                start += cut if start > cuts[0][0] else 0
+                text, place = bytes(value), places[name]
+                start = place if place < cuts[0][0] else place + len(raw) - len(rest)
                 if name == "tools":
                     body[name] = known_value(text, start, len(raw) - start - len(text))
                 else:
@@ -211,6 +201,29 @@ def _partly_known(raw: bytes) -> dict[str, Any] | None:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     return body
+
+
+_Cut = tuple[int, int, str, bytes]
+"""From where to where something is cut out, of which member, and what stands in its place."""
+
+
+def _without(raw: bytes, cuts: list[_Cut]) -> bytes:
+    pieces: list[bytes] = []
+    behind = 0
+    for start, end, _, short in cuts:
+        pieces += raw[behind:start], short
+        behind = end
+    return b"".join([*pieces, raw[behind:]])
+
+
+def _stand(cuts: list[_Cut], places: Mapping[str, int]) -> bool:
+    """Whether all that was cut out are the values of their members."""
+    cut = 0
+    for start, end, name, short in cuts:
+        if places.get(name) != start - cut:
+            return False
+        cut += end - start - len(short)
+    return True
 
 
 def _places(raw: bytes, members: Mapping[str, msgspec.Raw]) -> dict[str, int] | None:
