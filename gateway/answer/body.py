@@ -8,7 +8,7 @@ from gateway.answer.facts import Facts
 from gateway.answer.second_answer import SecondAnswer, SecondCall, SecondRequest, SecondRound, unusable_calls
 from gateway.answer.stages.transcript import Transcript
 from gateway.core.errors import UpstreamBadReply
-from gateway.core.events import Drop, End, Event, Said, Start, Text
+from gateway.core.events import END_REASONS, Drop, End, Event, Said, Start, Text
 from gateway.core.limits import Limits
 from gateway.wire.chat_chunks import (
     REASONING_FIELDS,
@@ -23,7 +23,6 @@ from gateway.wire.structured_calls import CallKey, key_of
 from gateway.wire.usage import summed_usage
 from strategies.base import BrokenCall, Prepared
 from strategies.reading.factory import Readers
-from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import arguments_of, function_of
 from strategies.text.turns import LONG, Turns, whole
 
@@ -223,7 +222,7 @@ class BodyExchange:
     ) -> Generator[None, None, bool]:
         """A choice with structured calls; those of its text stand beside them."""
         content = message.get("content")
-        choice.review.count_message(message, is_cut=finish in CUT_REASONS)
+        choice.review.count_message(message, is_cut=finish not in END_REASONS)
         if choice.listens and not self._prepared.shape.wait_for_finish and isinstance(content, str):
             choice.release_hold()
             events = yield from _events(choice, content, finish)
@@ -248,7 +247,7 @@ class BodyExchange:
         # over.
         if choice.native.size > LONG:
             yield from choice.review.work()
-        found = choice.review.finish(is_cut=finish in CUT_REASONS)
+        found = choice.review.finish(is_cut=finish not in END_REASONS)
         content = message.get("content")
         supplied: Mapping[str, str] = {}
         if content and isinstance(content, str) and choice.awaits_end and any(each.is_broken for each in found):
@@ -267,7 +266,7 @@ class BodyExchange:
                 changed = True
         broken_call = choice.broken_structured_call(content if isinstance(content, str) else "")
         # What was cut would be cut again: asking once more would cost a generation and bring nothing.
-        if broken_call is not None and self._may_ask and finish not in CUT_REASONS:
+        if broken_call is not None and self._may_ask and finish in END_REASONS:
             self._is_changed = changed
             choice.release_hold()
             return self._wait(choice, broken_call, [])
@@ -280,7 +279,7 @@ class BodyExchange:
     ) -> BrokenCall | None:
         """The broken call that structured calls are, where it may be asked for again."""
         ask = self._prepared.ask_again if self._may_ask else None
-        if ask is None or finish in CUT_REASONS:
+        if ask is None or finish not in END_REASONS:
             return None
         return unusable_calls(message, ask) or self._refused(choice, entry, message)
 
@@ -382,7 +381,7 @@ class BodyExchange:
         self.facts.structured.copies += choice.native.copies
         self.facts.undelivered += choice.native.undelivered
         if self._prepared.mapping is not None:
-            choice.mend_mapped(is_cut=entry.get("finish_reason") in CUT_REASONS)
+            choice.mend_mapped(is_cut=entry.get("finish_reason") not in END_REASONS)
         self.facts.native_calls += choice.native.count
         self.facts.unusable_calls += choice.native.unusable
         reason = choice.native.finish_reason(entry.get("finish_reason"))

@@ -14,11 +14,10 @@ from gateway.answer.queue import Pending, Queue
 from gateway.answer.second_answer import SecondRound
 from gateway.answer.works import Works
 from gateway.core.errors import GatewayError, UpstreamTruncated
-from gateway.core.events import Event, Start
+from gateway.core.events import END_REASONS, Event, Start
 from gateway.wire.chat_chunks import args_chunk, decode_object, encode_object, usage_chunk
 from gateway.wire.sse import DONE, encode
 from strategies.base import BrokenCall, Prepared
-from strategies.reading.reader import CUT_REASONS
 from strategies.text.turns import Turns, whole
 
 __all__ = ["Endings", "error_event"]
@@ -204,7 +203,7 @@ class Endings:
         self.apply(choice, self._calls.review(choice, events, reason, pending), pending)
         translation = choice.translation()
         broken_call = choice.broken_call or self._round.refused(translation, reason)
-        if broken_call is None and self._round.may_ask and reason not in CUT_REASONS:
+        if broken_call is None and self._round.may_ask and reason in END_REASONS:
             broken_call = choice.broken_structured_call()
         if self._is_asked_again(choice, broken_call, pending, reason):
             return

@@ -8,12 +8,11 @@ from gateway.answer.facts import Facts
 from gateway.answer.queue import Pending, Queue
 from gateway.answer.second_answer import SecondCall
 from gateway.answer.structured.holding import HeldCall, Piece
-from gateway.core.events import Event, Start
+from gateway.core.events import END_REASONS, Event, Start
 from gateway.wire.chat_chunks import args_chunk, args_template, encode_object
 from gateway.wire.structured_calls import StructuredCall, key_of
 from strategies.base import Prepared
 from strategies.mapping.answers import Translation
-from strategies.reading.reader import CUT_REASONS
 
 __all__ = ["HeldCalls"]
 
@@ -130,9 +129,9 @@ class HeldCalls:
             self._close_last(choice)
             self._facts.mended["call_copied"] += 1
         if self._prepared.mapping is not None:
-            choice.mend_mapped(is_cut=reason in CUT_REASONS)
+            choice.mend_mapped(is_cut=reason not in END_REASONS)
             return events
-        found = choice.review.finish(is_cut=reason in CUT_REASONS)
+        found = choice.review.finish(is_cut=reason not in END_REASONS)
         flowing = {key for key, held in choice.held_structured.items() if held.flows}
         wrong = [each for each in found if id(each.call) in choice.held_structured]
         broken = [each for each in wrong if each.is_broken and id(each.call) not in flowing]

@@ -11,11 +11,10 @@ from attrs import evolve, field, frozen
 
 from gateway.answer.stages import GuardedReader
 from gateway.answer.stages.thoughts import ENDS, calling_in_reasoning
-from gateway.core.events import End, Event, Note, Start, Verdict
+from gateway.core.events import END_REASONS, End, Event, Note, Start, Verdict
 from gateway.wire.chat_chunks import BadChunk, decode_object, has_reasoning
 from strategies.base import AsksAgain, BrokenCall, Prepared, Refusal, Translates
 from strategies.mapping.answers import Translation, translation_of
-from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import function_of
 from strategies.structured.judge import Judged, declared, judge
 from strategies.structured.mending import mended
@@ -105,7 +104,7 @@ class SecondRound:
 
     def refused(self, translation: Translation | None, reason: str, content: str = "") -> BrokenCall | None:
         """The broken call that structured calls are which cannot be translated, where it may be asked for again."""
-        if translation is None or not self._left or reason in CUT_REASONS:
+        if translation is None or not self._left or reason not in END_REASONS:
             return None
         return translation.broken_call(content)
 
@@ -169,7 +168,7 @@ def reading_second_answer(body: bytes, prepared: Prepared, broken_calls: Sequenc
         calls=tuple(call for group in made[: 1 if prepared.shape.first_only else None] for call in group),
         usage=usage,
         # What was cut would be cut again.
-        broken_call=broken_call if reason not in CUT_REASONS else None,
+        broken_call=broken_call if reason in END_REASONS else None,
     )
 
 
@@ -204,7 +203,7 @@ def _replacing(
         if same is not None:
             usable.remove(same)
             replaced[broken["id"]] = same
-    again = None if replaced or reason in CUT_REASONS else _misfits(message, texts)
+    again = None if replaced or reason not in END_REASONS else _misfits(message, texts)
     return SecondAnswer(calls=tuple(replaced.values()), replaced=replaced, broken_call=again)
 
 

@@ -9,6 +9,7 @@ from attrs import Factory, evolve, field, frozen
 from gateway.core.reasons import Reason
 
 __all__ = [
+    "END_REASONS",
     "IN_REASONING",
     "NONE_MARKUP",
     "Args",
@@ -28,6 +29,17 @@ IN_REASONING = "in_reasoning"
 """Among the reasons of a call: it stood in a field of reasoning, and was all of its answer."""
 NONE_MARKUP = "none_markup"
 """The same of one in an answer to a request that forbids calls; and why its markup is left out."""
+
+# Servers have words of their own, for ends as for what cut an answer off: DeepSeek's `insufficient_system_resource`,
+# Mistral's `model_length` and `error`, SGLang's `abort`; Together's `eos`, TGI's `eos_token`, Cohere's `COMPLETE`.
+# https://api-docs.deepseek.com/api/create-chat-completion, https://docs.mistral.ai/api/,
+# https://docs.together.ai/reference/chat-completions-1, https://docs.cohere.com/reference/chat
+_ENDS = (
+    *("stop", "tool_calls", "function_call", "tool_call", "function_calls", "tool_use", "end_turn", "end_of_turn"),
+    *("stop_sequence", "stop_token", "eos", "eos_token", "end", "complete", "completed", "done", "finished", "normal"),
+)
+END_REASONS: frozenset[str | None] = frozenset({None, "", *_ENDS, *map(str.upper, _ENDS)})
+"""The finish reasons with which a model has ended by itself: with whatever other word, something has cut it off."""
 
 
 @frozen

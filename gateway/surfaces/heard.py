@@ -18,13 +18,12 @@ import msgspec
 from attrs import define, field
 
 from gateway.core.errors import UpstreamBadReply
+from gateway.core.events import END_REASONS
 from gateway.wire.chat_chunks import any_in, is_given
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder
 
 __all__ = ["Heard", "Pieces", "Teller", "hear_whole", "string_of"]
 
-# What was cut off by a limit may look whole: `{"path":"a"}` of a call that had more to say.
-_CUT = "length"
 _CONTENT = b'"content":'
 _NOTHING = frozenset({b"", b"null", b'""'})
 _Text = Literal["text", "refusal", "reasoning"]
@@ -391,12 +390,14 @@ class Heard:
         self._flow()
 
     def _tell_calls(self) -> None:
+        # What was cut off may look whole: `{"path":"a"}` of a call that had more to say.
+        is_cut = self._reason not in END_REASONS
         while self._calls:
             pending = self._calls[0]
             is_open = pending.may_go_on()
             if self._pieces is not None:
-                self._tell_first(is_whole=not is_open or (self._reason != _CUT and not pending.arguments.strip()))
-            elif pending.name and not (self._reason == _CUT and is_open):
+                self._tell_first(is_whole=not is_open or (not is_cut and not pending.arguments.strip()))
+            elif pending.name and not (is_cut and is_open):
                 self._tell_first(is_whole=True)
             else:
                 self._calls.pop(0)

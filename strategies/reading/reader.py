@@ -14,7 +14,7 @@ a call is held.
 
 import re
 
-from gateway.core.events import Event, Text
+from gateway.core.events import END_REASONS, Event, Text
 from strategies.base import FinishReason
 from strategies.grammar.dialect import Context
 from strategies.reading.active import Grammar
@@ -28,10 +28,8 @@ from strategies.reading.window import Window
 from strategies.text.tape import Tape
 from strategies.text.turns import let_go
 
-__all__ = ["CUT_REASONS", "Reader"]
+__all__ = ["Reader"]
 
-# `cut` is ours, for a stream that ended without a finish reason; the others are OpenAI's.
-CUT_REASONS = frozenset({"length", "cut", "content_filter"})
 _TURN = 1 << 12
 """How many characters are worked off before the others of the process have their turn."""
 _AT_ONCE = 1 << 15
@@ -119,7 +117,7 @@ class Reader:
         window = self._window
         if reason is not None:
             # What was cut keeps its reason and completes no call: https://github.com/raullenchai/Rapid-MLX/issues/1574
-            window.end(cut=reason in CUT_REASONS)
+            window.end(cut=reason not in END_REASONS)
             return [] if self._is_over else self._run()
         if not text:
             return self._run()

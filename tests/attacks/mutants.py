@@ -83,9 +83,9 @@ FAULTS = (
     ),
     Fault(
         "what a reader cut is a call",
-        "strategies/reading/reader.py",
-        'CUT_REASONS = frozenset({"length", "cut", "content_filter"})',
-        "CUT_REASONS = frozenset()",
+        "gateway/core/events.py",
+        'frozenset({None, "", *_ENDS, *map(str.upper, _ENDS)})',
+        'frozenset({None, "", *_ENDS, *map(str.upper, _ENDS), "length", "cut", "content_filter"})',
     ),
     Fault(
         "a copied call is the model's own",

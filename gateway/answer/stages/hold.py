@@ -2,12 +2,11 @@
 
 from gateway.answer.stages.guard import GuardedReader
 from gateway.answer.stages.shaper import Shaper
-from gateway.core.events import Drop, End, Event, Note, Start, Text, Verdict, refused
+from gateway.core.events import END_REASONS, Drop, End, Event, Note, Start, Text, Verdict, refused
 from gateway.core.reasons import Reason
 from strategies.base import AsksAgain, BrokenCall, FinishReason, Shape
 from strategies.grammar.confidence import UNFIT
 from strategies.reading.factory import Readers
-from strategies.reading.reader import CUT_REASONS
 from strategies.text.tape import Tape
 from strategies.text.turns import Turns
 
@@ -70,7 +69,7 @@ class Hold:
 
     def finish(self, reason: FinishReason) -> list[Event]:
         """Everything that is held, unless it is to be asked for again (`broken_call`)."""
-        if self.is_over or reason in CUT_REASONS or not (self._notes or self._ask.required):
+        if self.is_over or reason not in END_REASONS or not (self._notes or self._ask.required):
             return self.release()
         self.broken_call = BrokenCall(content=self._said.text(), notes=self._notes)
         return []

@@ -106,10 +106,21 @@ def test_unclosed_parameter_is_recovered_where_the_operator_allows():
     assert found.scores == [85]
 
 
-def test_a_cut_answer_completes_no_call():
-    text = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}'
-    assert read_every_way(text).calls
-    assert read_every_way(text, reason="length").calls == []
+UNCLOSED = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}'
+
+
+@pytest.mark.parametrize("reason", ["stop", "tool_calls", "eos", "eos_token", "end_turn", "COMPLETE", "STOP_SEQUENCE"])
+def test_an_answer_that_its_model_ended_completes_a_call(reason):
+    assert read_every_way(UNCLOSED, reason=reason).calls == [("read", '{"filePath":"/a"}')]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["length", "content_filter", "cut", "max_tokens", "MAX_TOKENS", "model_length", "insufficient_system_resource"]
+    + ["error", "abort", "network_error", "sensitive", "repetition", "a word that nobody knows"],
+)
+def test_a_cut_answer_completes_no_call_whatever_its_server_calls_that(reason):
+    assert read_every_way(UNCLOSED, reason=reason).calls == []
 
 
 def test_call_in_reasoning_counts_when_nothing_follows():
