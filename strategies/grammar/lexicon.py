@@ -21,6 +21,7 @@ __all__ = [
     "is_wordy",
     "lexicon",
     "line_of",
+    "reasoning_beside",
 ]
 
 # By the templates of Qwen, DeepSeek, GLM, Kimi and MiniMax; the prompts of Cline; Seed-OSS; Magistral; Command;
@@ -43,8 +44,25 @@ REASONING: Mapping[str, str] = {
     "<|plamo:begin_think:plamo|>": "<|plamo:end_think:plamo|>",
     "<think:opensource>": "</think:opensource>",
     "[unused16]": "[unused17]",
+    # Gemini's, Kimi-VL's, Sky-T1's and MedGemma's, and what prompts ask for: clients fold the same ones away,
+    # https://github.com/open-webui/open-webui/blob/main/backend/open_webui/utils/middleware.py
+    "<thought>": "</thought>",
+    "<Thought>": "</Thought>",
+    "<Think>": "</Think>",
+    "<reason>": "</reason>",
+    "<reasoning>": "</reasoning>",
+    "<reflection>": "</reflection>",
+    "<scratchpad>": "</scratchpad>",
+    "<antThinking>": "</antThinking>",
+    "<|think|>": "<|/think|>",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
+    "<|thought_start|>": "<|thought_end|>",
+    "◁think▷": "◁/think▷",
+    "<unused94>": "<unused95>",
 }
 """Openers of reasoning blocks inside the text, and what closes each."""
+_NAMES = ("<thought>", "<Thought>", "<Think>", "<reason>", "<reasoning>", "<reflection>", "<scratchpad>")
+"""Of these, words that are the names of tools, too."""
 REASONING_ENDS = tuple(REASONING.values())
 
 # Servers that show special tokens, or whose stop words do not fit, leave these in the text:
@@ -107,6 +125,12 @@ LEFTOVERS = (
 # One letter alone would stop the scan in every other word; four of them hardly ever.
 _WORD = 4
 """How much of a marker that begins with a letter, a tilde or a parenthesis is asked for before it is looked at."""
+
+
+def reasoning_beside(markers: Collection[str]) -> tuple[str, ...]:
+    """What opens and closes reasoning where these markers open calls: tags of a tool are that and nothing else."""
+    names = {opener for opener in _NAMES if opener[:-1] in markers}
+    return tuple(each for pair in REASONING.items() if pair[0] not in names for each in pair)
 
 
 def line_of(before: str) -> str:

@@ -102,6 +102,7 @@ def meets_closer(raw: str) -> str | None:
     while tail.endswith(_ENDS):
         found = next(token for token in _ENDS if tail.endswith(token))
         if found in CLOSERS:
-            return found
+            # A tool and a parameter may be named like it: what the call has opened, it closes.
+            return found if raw.count(found) > raw.count(_OPENS[found]) else None
         tail = tail.removesuffix(found).rstrip()
     return None

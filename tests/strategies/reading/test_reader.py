@@ -5,8 +5,9 @@ import random
 
 import pytest
 
+from gateway.core.tools import ToolSet
 from tests.support.fragments import events_of, hostile_text, ways
-from tests.support.reading import pieces, read, read_every_way
+from tests.support.reading import pieces, read, read_every_way, tool
 
 CALLS = {
     "call behind prose": (
@@ -116,8 +117,10 @@ def test_an_answer_that_its_model_ended_completes_a_call(reason):
 
 @pytest.mark.parametrize(
     "reason",
-    ["length", "content_filter", "cut", "max_tokens", "MAX_TOKENS", "model_length", "insufficient_system_resource"]
-    + ["error", "abort", "network_error", "sensitive", "repetition", "a word that nobody knows"],
+    [
+        *("length", "content_filter", "cut", "max_tokens", "MAX_TOKENS", "model_length", "network_error", "sensitive"),
+        *("insufficient_system_resource", "error", "abort", "repetition", "a word that nobody knows"),
+    ],
 )
 def test_a_cut_answer_completes_no_call_whatever_its_server_calls_that(reason):
     assert read_every_way(UNCLOSED, reason=reason).calls == []
@@ -148,6 +151,38 @@ def test_a_call_before_the_end_of_reasoning_that_began_in_the_prompt_is_a_draft(
 @pytest.mark.parametrize("end", ["", "</think>", "<|im_end|>", "\nThat lists them."])
 def test_a_call_that_reasoning_does_not_end_behind_with_an_answer_counts(end):
     assert read_every_way(THOUGHT + end).calls == [("bash", '{"command":"ls"}')]
+
+
+REASONS = (
+    *(("<think>", "</think>"), ("<thought>", "</thought>"), ("<Thought>", "</Thought>"), ("<Think>", "</Think>")),
+    *(("<reason>", "</reason>"), ("<reasoning>", "</reasoning>"), ("<reflection>", "</reflection>")),
+    *(("<scratchpad>", "</scratchpad>"), ("<antThinking>", "</antThinking>"), ("<|think|>", "<|/think|>")),
+    *(("<|begin_of_thought|>", "<|end_of_thought|>"), ("<|thought_start|>", "<|thought_end|>")),
+    *(("◁think▷", "◁/think▷"), ("<unused94>thought\n", "<unused95>")),
+)
+
+
+@pytest.mark.parametrize(("opener", "closer"), REASONS)
+def test_a_call_that_is_only_thought_of_is_none_whatever_the_thought_stands_in(opener, closer):
+    text = f"{opener}\n{THOUGHT}But no.\n{closer}\nDone: it is 4."
+    assert (found := read_every_way(text)).calls == []
+    assert found.text == text
+    # Where nothing follows, it is what the answer comes to; what stands behind the thought counts alone.
+    assert read_every_way(f"{opener}\n{THOUGHT}{closer}").calls == [("bash", '{"command":"ls"}')]
+    both = f"{opener}\n{THOUGHT}{closer}\n<read>\n<filePath>/a</filePath>\n</read>"
+    assert read_every_way(both).calls == [("read", '{"filePath":"/a"}')]
+    # An answer may begin within it, the opener being the prompt's.
+    assert read_every_way(f"{THOUGHT}But no.\n{closer}\nDone: it is 4.").calls == []
+
+
+@pytest.mark.parametrize("name", ["thought", "reason", "reasoning", "reflection", "scratchpad"])
+def test_a_tool_may_have_the_name_of_a_thought_and_a_parameter_too(name):
+    tools = ToolSet((tool(name, text={"type": "string"}), tool("ask", reasoning={"type": "string"})))
+    call = f"<{name}>\n<text>It is hard.</text>\n</{name}>"
+    for behind in ("", "\nSo be it.", "\n<ask>\n<reasoning>Because.</reasoning>\n</ask>\nYes."):
+        found = read_every_way(f"Let me see.\n\n{call}{behind}", tools=tools)
+        asked = [("ask", '{"reasoning":"Because."}')] if "ask" in behind else []
+        assert found.calls == [(name, '{"text":"It is hard."}'), *asked], behind
 
 
 def test_reasoning_that_is_over_ends_no_second_time():
