@@ -18,6 +18,7 @@ __all__ = [
     "REASONING_ENDS",
     "Lexicon",
     "Triggers",
+    "end_tokens_from",
     "is_wordy",
     "lexicon",
     "line_of",
@@ -91,8 +92,21 @@ END_TOKENS = (
     # https://github.com/huggingface/transformers/blob/v4.45.0/src/transformers/agents/prompts.py
     "<end_action>",
     "<end_code>",
+    # Gemma's and MedGemma's, Llama 4's, Ling's.
+    "<eos>",
+    "<turn|>",
+    "<|eot|>",
+    "<|role_end|>",
 )
 """What ends a turn for the engine, and is text only by mistake."""
+_CLOSERS = frozenset({"<|call|>", "<|end|>", "<|return|>", "<|calls|>", "<|plamo:tag|>", "[unused10]"})
+# GLM's end with the role of who is to speak next: https://huggingface.co/zai-org/GLM-4.6/blob/main/generation_config.json
+_OF_ENGINES = (*(token for token in END_TOKENS if token not in _CLOSERS), "<|user|>", "<|observation|>")
+"""Those that close nothing else: some forms end their calls with such a token."""
+_LONGEST_END = max(map(len, _OF_ENGINES))
+_MOST_ENDS = 4
+_ENDS_WITHIN = 256
+"""How many of them may stand at the end of an answer, and within how many characters."""
 LEFTOVERS = (
     "</tool_call>",
     "</tool_calls>",
@@ -125,6 +139,26 @@ LEFTOVERS = (
 # One letter alone would stop the scan in every other word; four of them hardly ever.
 _WORD = 4
 """How much of a marker that begins with a letter, a tilde or a parenthesis is asked for before it is looked at."""
+
+
+def end_tokens_from(text: str) -> int:
+    """From where on the text may be tokens that end the turn: its length where its end is none, nor begins one."""
+    base = max(0, len(text) - _ENDS_WITHIN)
+    tail = text[base:]
+    found = end = len(tail)
+    # What has begun of one counts as one.
+    begun = max(tail.rfind("<"), tail.rfind("["))
+    if begun >= 0 and end - begun < _LONGEST_END:
+        rest = tail[begun:]
+        if any(token.startswith(rest) and token != rest for token in _OF_ENGINES):
+            found = begun
+    for _ in range(_MOST_ENDS):
+        end = len(tail[:found].rstrip())
+        token = next((token for token in _OF_ENGINES if tail.endswith(token, 0, end)), None)
+        if token is None:
+            break
+        found = end - len(token)
+    return base + found
 
 
 def reasoning_beside(markers: Collection[str]) -> tuple[str, ...]:

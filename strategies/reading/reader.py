@@ -14,9 +14,10 @@ a call is held.
 
 import re
 
-from gateway.core.events import END_REASONS, Event, Text
+from gateway.core.events import END_REASONS, Drop, End, Event, Text
 from strategies.base import FinishReason
 from strategies.grammar.dialect import Context
+from strategies.grammar.lexicon import end_tokens_from
 from strategies.reading.active import Grammar
 from strategies.reading.candidate import Gathering
 from strategies.reading.fences import Fence
@@ -52,22 +53,28 @@ class Reader:
         """Nothing has come."""
         self.busy = False
         """More can be done with the text at hand: `step` goes on with it."""
+        self._tail = ""
+        """What came last, if it may be what ends the turn for the engine: a call that is open there ends before it."""
+        self._reason: FinishReason | None = None
+        """The answer has ended, and what came before its tail is still worked off."""
 
     @property
     def idle(self) -> bool:
         window = self._window
-        return window.is_told and window.out.idle and not isinstance(self._mode, Call)
+        return window.is_told and not self._tail and window.out.idle and not isinstance(self._mode, Call)
 
     @property
     def held(self) -> int:
         """How many characters wait for a decision."""
         window, mode = self._window, self._mode
-        held = len(window.buf) - window.told + window.out.size
+        held = len(window.buf) - window.told + window.out.size + len(self._tail)
         return held + mode.candidate.held if isinstance(mode, Call) else held
 
     def listen(self, *, keeps_space: bool) -> Overhearing | Gathering | None:
         """What listens in its place from here on; None while something is open but the value of a call."""
         window, mode = self._window, self._mode
+        if self._tail:
+            return None
         if isinstance(mode, Call):
             return mode.candidate.gathering() if window.is_empty and not self.busy else None
         if mode.levels is None or not window.is_plain:
@@ -116,6 +123,9 @@ class Reader:
         """A bounded piece of the work: with more text, with the end, or with neither while `busy`."""
         window = self._window
         if reason is not None:
+            if self._tail:
+                self._reason = reason
+                return self._run()
             # What was cut keeps its reason and completes no call: https://github.com/raullenchai/Rapid-MLX/issues/1574
             window.end(cut=reason not in END_REASONS)
             return [] if self._is_over else self._run()
@@ -126,11 +136,20 @@ class Reader:
             self._pass_by(text)
             return [Text(text)]
         window.tape.add(text)
+        if self._tail or "<" in text or "[" in text:
+            text = self._without_tail(text)
         window.push(text)
         events = self._run()
         if is_first and len(text) <= _LONGEST_WORD:
             self._note_first(text, events)
         return events
+
+    def _without_tail(self, text: str) -> str:
+        """What can be read of it and of the tail before it."""
+        whole = self._tail + text
+        end = end_tokens_from(whole)
+        self._tail = whole[end:]
+        return whole[:end]
 
     def _note_first(self, text: str, events: list[Event]) -> None:
         """An answer began with this: most begin with one of a few words, and to read one costs as much as all that
@@ -154,13 +173,13 @@ class Reader:
         """What has been read is over, as if it had gone by unread."""
         window = self._window
         is_over = not (self.busy or window.blind or window.out.is_thought_over)
-        return is_over and window.is_plain and isinstance(self._mode, Prose)
+        return is_over and not self._tail and window.is_plain and isinstance(self._mode, Prose)
 
     @property
     def _is_over(self) -> bool:
         """The answer ends here, and nothing of it waits for that."""
         window, out = self._window, self._window.out
-        is_read = window.eof and window.is_empty and not window.spent and out.is_told
+        is_read = window.eof and window.is_empty and not (window.spent or self._tail) and out.is_told
         return is_read and not (self.busy or isinstance(self._mode, Call))
 
     @property
@@ -170,6 +189,7 @@ class Reader:
         return (
             self._mode.levels is not None
             and window.is_empty
+            and not self._tail
             and window.out.idle
             and not window.inline
             and not (window.is_line_start and window.grammar.line_rows)
@@ -189,13 +209,30 @@ class Reader:
     def _run(self) -> list[Event]:
         window = self._window
         self.busy = self._works()
+        if self._tail and not self.busy and not self._ends_call():
+            window.push(self._tail)
+            self._tail = ""
+            self.busy = self._works()
+        if self._reason is not None and not self.busy:
+            window.end(cut=self._reason not in END_REASONS)
+            self._reason = None
+            self.busy = self._works()
         if window.eof and not self.busy:
             if window.out.held is not None:
                 self._mode.finish(window)
             window.out.stand(in_fence=self._mode.in_fence)
-            return self._account(window.out.finish(cut=window.cut))
+            events = window.out.finish(cut=window.cut)
+            if self._tail:
+                is_call = bool(events) and isinstance(events[-1], End)
+                events = [*events, Drop(self._tail, "leftover") if is_call else Text(self._tail)]
+                self._tail = ""
+            return self._account(events)
         events = window.out.taken()
         return self._account(events) if events else events
+
+    def _ends_call(self) -> bool:
+        """Whether the tail may end a call that is open."""
+        return isinstance(self._mode, Call) and (self._reason is None or self._reason in END_REASONS)
 
     def _account(self, events: list[Event]) -> list[Event]:
         """The events, which go out: what they tell is no longer kept."""

@@ -153,6 +153,42 @@ def test_a_call_that_reasoning_does_not_end_behind_with_an_answer_counts(end):
     assert read_every_way(THOUGHT + end).calls == [("bash", '{"command":"ls"}')]
 
 
+OPEN_CALLS = (
+    "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>",
+    "<tool_call>bash<arg_key>command</arg_key><arg_value>ls</arg_value>",
+    '<function=bash>{"command": "ls"}',
+    "<bash>\n<command>ls</command>",
+    '<invoke name="bash">\n<parameter name="command">ls</parameter>',
+    '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}',
+    '{"name": "bash", "arguments": {"command": "ls"}}',
+    '[bash(command="ls")]',
+    "call:bash{command:ls}",
+    "Action: bash\nAction Input: ls",
+)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "<|im_end|>",
+        "<|eot_id|>",
+        "</s>",
+        "<｜end▁of▁sentence｜>",
+        "<end_of_turn>",
+        "<eos>",
+        "<|user|>",
+        "</s>\n<|im_end|>\n",
+    ],
+)
+@pytest.mark.parametrize("call", OPEN_CALLS)
+def test_a_call_that_is_open_ends_before_what_ends_the_turn_for_the_engine(call, token):
+    assert read_every_way(call + token).calls == [("bash", '{"command":"ls"}')]
+    # Of words it is a part.
+    words = f"In the template stands {token}"
+    assert read_every_way(words).text == words
+    assert read_every_way(words).calls == []
+
+
 REASONS = (
     *(("<think>", "</think>"), ("<thought>", "</thought>"), ("<Thought>", "</Thought>"), ("<Think>", "</Think>")),
     *(("<reason>", "</reason>"), ("<reasoning>", "</reasoning>"), ("<reflection>", "</reflection>")),
