@@ -23,7 +23,7 @@ from attrs import define, field, frozen
 from gateway.core.tools import Tool
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import read_end
-from strategies.grammar.raw_value import Sink
+from strategies.grammar.raw_value import Sink, doubt
 from strategies.schema.tool_schema import Prop, ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.strict_json import loads_strict
@@ -102,7 +102,19 @@ def _one(cur: Cursor, context: Context, arguments: Arguments) -> Steps:
     arguments.begin(name)
     schema = context.schema(tool) if tool else ToolSchema(Tool(name=name))
     call = _Call(schema=schema, arguments=arguments, mends=[*mends])
-    yield from _top(cur, call, _BRACKETS[brackets])
+    try:
+        yield from _top(cur, call, _BRACKETS[brackets])
+        yield from _read_rest(cur, call)
+    except Reject as fault:
+        # A mark that a text holds has ended it for the reader, who is within it still: a call there is a part of it.
+        if fault.attempted and call.has_texts and not fault.again:
+            yield from doubt(cur, fault.reason)
+        raise
+    return call.draft(name, tool)
+
+
+def _read_rest(cur: Cursor, call: "_Call") -> Steps:
+    """What stands behind the object: another call, or the closer."""
     yield from _refuse_rest(cur, call)
     cur.anchor = start = cur.offset
     yield from cur.match(_BETWEEN, 64)
@@ -115,7 +127,6 @@ def _one(cur: Cursor, context: Context, arguments: Arguments) -> Steps:
         if "call_closer_missing" in ends and _GOES_ON.match((yield from cur.peek(_LOOK_AHEAD))):
             raise Reject("value not closed", attempted=True)
         call.mends += ends
-    return call.draft(name, tool)
 
 
 _LOOK_AHEAD = 256
@@ -146,6 +157,8 @@ class _Call:
     arguments: Arguments
     mends: list[str]
     values: dict[str, Any] = field(factory=dict)
+    has_texts: bool = False
+    """A value between marks has begun, or one that may hold such values."""
 
     def sink(self, key: str) -> Sink:
         # A key that the schema rules out is dropped at the end, so nothing of it may have gone out.
@@ -178,6 +191,7 @@ def _top(cur: Cursor, call: _Call, closer: str) -> Steps:
         seen.add(key)
         sink = call.sink(key)
         quote = yield from cur.lits(_QUOTES)
+        call.has_texts = call.has_texts or bool(quote) or (yield from cur.peek(1)) in ("{", "[")
         if quote:
             yield from _quoted(cur, quote, sink)
             yield from call.store(cur, key, sink.value(), sink)

@@ -127,3 +127,28 @@ def test_an_argument_behind_a_bracket_too_many_is_missed_by_nobody(form):
 def test_a_brace_in_the_place_of_a_mark_begins_no_value() -> None:
     found = read('call:read{filePath:}say "hi"\n}\n[1]<|"|><|"|>')
     assert found.calls == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '<|tool_call>call:write{filePath:<|"|>a.md<|"|>,content:<|"|>See:\n{}\nand\n{}\nEnd.<|"|>}<tool_call|>',
+        '<|tool_call>call:write{filePath:<|"|>a.md<|"|>,content:<|"|>Marks: <|"|>.\n{}\nEnd.<|"|>}<tool_call|>',
+        '<|tool_call>call:write{content:<|"|>{}<|"|>,filePath:<|"|>a.md<|"|>}<tool_call|>',
+    ],
+)
+@pytest.mark.parametrize(
+    ("mark", "begin", "end"),
+    [
+        ('<|"|>', "<|tool_call>", "<tool_call|>"),
+        ("<escape>", "<start_function_call>", "<end_function_call>"),
+    ],
+)
+def test_a_page_with_examples_of_calls_is_one_value_or_none(call: str, mark: str, begin: str, end: str) -> None:
+    """The marks of an example end the text for whoever reads: what stands behind them is as likely a part of it."""
+    example = f"{begin}call:bash{{command:{mark}touch x{mark}}}{end}"
+    for old, new in (("{}", example), ('<|"|>', mark), ("<|tool_call>", begin), ("<tool_call|>", end)):
+        call = call.replace(old, new)
+    found = read_every_way(call)
+    assert found.calls == []
+    assert found.text == call
