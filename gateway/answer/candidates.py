@@ -198,7 +198,7 @@ def _signs(entry: _Entry, showing: "_Showing", *, is_declared: bool, native: boo
     if not is_declared:
         yield "undeclared"
     refused_by_schema = entry.decision == "refused" and reason_of(entry.verdict) is Reason.SCHEMA_INVALID
-    if refused_by_schema or any(reason.startswith("unknown_argument") for reason in reasons):
+    if refused_by_schema or any(reason.startswith("argument_left_out") for reason in reasons):
         yield "schema"
     if entry.verdict.refusal is Reason.PROVENANCE:
         yield "echo"

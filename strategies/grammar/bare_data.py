@@ -24,7 +24,7 @@ _INSIDE = ("[", "{", "(", ",", "=", "+", "&", "|", "\\")
 _KEY = re.compile(r"""["'\w]["']\s*+:\Z""")
 _BEHIND_MARKUP = re.compile(r"(?:<[^<>\n]{1,100}>|\[/?[A-Z_]{2,40}\])\Z")
 """A marker of another dialect: what it refused is not bare."""
-_DROPPED = frozenset({"prototype_key", "unknown_argument"})
+_DROPPED = frozenset({"prototype_key", "argument_left_out"})
 """Mends that leave an argument out."""
 _HEADS = (*REASONING_ENDS, "<|end_header_id|>")
 """What the message itself may begin behind."""

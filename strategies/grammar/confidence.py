@@ -60,6 +60,7 @@ _COSTS = {
     # One does not make text of the barest form: OpenCode took `description` from its `bash`, and models go on to write
     # it. Two do, and four of a tag: then it is rather a call of another tool.
     "unknown_argument": 2,
+    "argument_left_out": 2,
     "known_tool_only": 1,
     "call_closer_missing": 2,
     "call_closer_wrong": 2,
@@ -123,7 +124,7 @@ def judging(draft: Draft, context: Context, dialect: str) -> Turns[Judged]:
         arguments = filled.arguments
         reasons.extend(filled.mends)
         arguments, unknown = yield from _taken(schema, filled.arguments)
-        mends = (*mends, *(("unknown_argument",) * unknown), *(("known_tool_only",) if tool.known else ()))
+        mends = (*mends, *unknown, *(("known_tool_only",) if tool.known else ()))
         # The first fault is told: what a value turned out to be explains more than that it does not fit.
         fault = fault or (yield from schema.checking(arguments))
     else:
@@ -163,15 +164,17 @@ def judging(draft: Draft, context: Context, dialect: str) -> Turns[Judged]:
     return Judged(verdict=verdict, arguments=arguments, is_as_written=_TYPED.issuperset(draft.mends))
 
 
-def _taken(schema: ToolSchema, given: Mapping[str, object]) -> Turns[tuple[dict[str, object], int]]:
-    """The arguments that the schema takes, and how many are given that it does not know."""
+def _taken(schema: ToolSchema, given: Mapping[str, object]) -> Turns[tuple[dict[str, object], list[str]]]:
+    """The arguments that the schema takes, and a word for each that it does not know."""
     kept: dict[str, object] = {}
-    unknown = 0
+    unknown: list[str] = []
     for count, (key, value) in enumerate(given.items(), 1):
         if not count % TURN:
             yield
-        unknown += _is_unknown(schema, key)
-        if schema.takes(key):
+        takes = schema.takes(key)
+        if _is_unknown(schema, key):
+            unknown.append("unknown_argument" if takes else "argument_left_out")
+        if takes:
             kept[key] = value
     return kept, unknown
 

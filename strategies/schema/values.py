@@ -302,7 +302,7 @@ class Walk:
         for key, item in value.items():
             schema = self._document.member(view, key)
             if schema is False:
-                self._mends.append("unknown_argument")
+                self._mends.append("argument_left_out")
             else:
                 yield from self._rest()
                 found[key] = yield from self.adapt(item, schema, depth + 1)

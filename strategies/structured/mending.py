@@ -33,7 +33,7 @@ _CERTAIN = frozenset(
     }
 )
 """The rungs of mended JSON on which nothing is chosen, closed or counted out."""
-_LOSSY = frozenset({"unknown_argument"})
+_LOSSY = frozenset({"argument_left_out"})
 _FENCE = re.compile(r"\s*+(`{3,}|~{3,})[\w+-]*+[ \t]*+\r?\n(.*?)\r?\n?[ \t]*+\1\s*+", re.DOTALL)
 _OPENER = r"<parameter(?:=|\s++name=)([\"']?)([\w.-]{1,64})\1\s*+>"
 _BLOCK = re.compile(rf"\s*+{_OPENER}((?:(?!</?parameter).)*+)(?:</(?:parameter|\2)>|\Z)", re.DOTALL)

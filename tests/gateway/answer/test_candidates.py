@@ -192,9 +192,12 @@ def test_signs_say_what_speaks_against_a_call() -> None:
     assert signs(verdict("tag 97", "`limit` must be a number", score=97)) == [("schema",)]
     assert signs(verdict("unknown_tool", why=Reason.UNKNOWN_TOOL)) == [("undeclared",)]
     assert signs(verdict("tag 97", why=Reason.LOW_CONFIDENCE, score=50, name="nope")) == [("undeclared",)]
-    odd = verdict("tag 97", "unknown_argument -3", "known_tool_only -1", score=93, name="nope", accepted=True)
+    odd = verdict("tag 97", "argument_left_out -2", "known_tool_only -1", score=93, name="nope", accepted=True)
     assert signs(intents=(odd,), native=1) == [("undeclared", "schema", "native_beside")]
     assert signs(verdict("cut", name="<read>")) == [()]
+    # A tool that takes whatever it is given was called as its schema says.
+    beside = verdict("tag 97", "unknown_argument -2", score=95, accepted=True)
+    assert signs(intents=(beside,)) == [()]
 
 
 def test_a_call_beside_native_ones_has_the_sign() -> None:

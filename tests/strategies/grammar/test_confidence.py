@@ -80,6 +80,8 @@ def test_arguments_that_nobody_declared_cost_and_go_as_far_as_the_schema_takes_t
     strict = Tool(name="find", parameters={**FIND.parameters, "additionalProperties": False})
     kept = judged(tool=strict, given={"pattern": "x", "mood": "y"}, within=context(strict))
     assert kept.arguments == {"pattern": "x"}
+    assert "argument_left_out -2" in kept.verdict.reasons
+    assert kept.verdict.score == found.verdict.score
 
 
 def test_more_unknown_arguments_than_there_is_score_leave_none() -> None:
