@@ -99,6 +99,21 @@ def example_of(tools: Sequence[Tool], call: Callable[[str, Mapping[str, Any], To
         return ""
 
 
+# Qwen Code has a tool `tool_call`, OpenHands one named `think`: their own tags mean something else to a reader.
+_OF_MARKUP = frozenset(
+    {
+        *("action", "actual_tool_name", "antthinking", "call", "call_tool", "code", "dots_function_call", "end_action"),
+        *("end_code", "end_of_turn", "eos", "function", "function-call", "function_call", "function_calls"),
+        *("function_results", "functioncall", "iquest_tool_call", "iquestcoder_tool_call", "json", "longcat_tool_call"),
+        *("response", "results", "scratch_pad", "start_function_call", "start_function_response", "think", "thinking"),
+        *("tool", "tool-call", "tool-use", "tool_call", "tool_calls", "tool_code", "tool_name", "tool_output"),
+        *("tool_response", "tool_responses", "tool_result", "tool_use", "toolcall", "tools", "unused94", "unused95"),
+        *("use_tool", "user", "xml"),
+    }
+)
+"""Words that are markup in one form or another: a tool of that name is told by an attribute."""
+
+
 # --- one tag per tool ------------------------------------------------------------------------------------------------
 
 
@@ -111,23 +126,29 @@ class GenericTags:
     def tool_section(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         words = [tool.name for tool in tools]
         documents = "\n\n".join(tool_document(tool, self._usage(tool), words) for tool in tools)
-        return f"{_TAG_INTRODUCTION}\n\nRules:\n{numbered(_tag_rules(parallel))}\n\n<tools>\n{documents}\n</tools>"
+        rules = _tag_rules(parallel)
+        if any(word.lower() in _OF_MARKUP for word in words):
+            rules.append('A tool whose usage begins with `<tool name="..."` is called in just that form.')
+        return f"{_TAG_INTRODUCTION}\n\nRules:\n{numbered(rules)}\n\n<tools>\n{documents}\n</tools>"
 
     def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
         schema = schema_of(tool or _NOTHING_DECLARED)
         is_tag = _TAG_NAME.match(name) is not None
         # Tags know fewer signs than names of tools: shown all the same, so that a history keeps the call.
         tag = name if is_tag else _NOT_IN_TAG.sub("_", name)
-        lines, fault = [f"<{tag}>"], None
+        opener = f"<{tag}>"
+        if name.lower() in _OF_MARKUP:
+            tag, opener = "tool", f'<tool name="{name}">'
+        lines, fault = [opener], None
         for key, value in arguments.items():
             if not _TAG_NAME.match(key):
-                nearest = f"<{tag}>\n{_json(dict(arguments))}\n</{tag}>"
+                nearest = f"{opener}\n{_json(dict(arguments))}\n</{tag}>"
                 raise CannotExpress("a parameter's name cannot be a tag", nearest)
             line, wrong = _child(tag, key, value, schema)
             lines.append(line)
             fault = fault or wrong
         lines.append(f"</{tag}>")
-        text = "\n".join(lines) if arguments else _empty(tag)
+        text = "\n".join(lines) if arguments else f"{opener}</{tag}>"
         if not is_tag:
             fault = "the tool's name cannot be a tag"
         if fault:

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.tools import Tool
+from gateway.core.tools import Tool, ToolSet
 from strategies.asking.renderers import RENDERERS, renderer
-from strategies.dialects.rows import BY_ID
-from strategies.grammar.dialect import Renderer
+from strategies.base import Options
+from strategies.dialects.rows import BY_ID, TABLE
+from strategies.grammar.dialect import Context, Renderer
+from strategies.grammar.lexicon import LEFTOVERS, REASONING, REASONING_ENDS
 from strategies.writing.renderer import CannotExpress, GenericTags, Hermes
-from tests.support.reading import AGENT_TOOLS, WRITE, read, tool
+from tests.support.reading import AGENT_TOOLS, WRITE, read, read_every_way, tool
 
 TAGS = GenericTags()
 
@@ -548,3 +550,33 @@ def test_a_tool_whose_example_cannot_be_written_has_none() -> None:
     awkward = tool("x", "type", "properties", type={"const": "object"}, properties={"const": {}})
     for dialect in ("llama3_json", "json_fence"):
         assert "For example" not in refusing(dialect).tool_section([awkward], parallel=False)
+
+
+def words_of_markup() -> list[str]:
+    """Names that a tag has in any form, and those of real tools that are tags to somebody."""
+    context = Context(tools=ToolSet(), options=Options())
+    tags = {*REASONING, *REASONING_ENDS, *LEFTOVERS}
+    for row in TABLE:
+        tags |= {*row.openers(context), *row.line_openers(context), *row.bodies(context), *row.results}
+    names = {match[1] for tag in tags if (match := re.match(r"</?([A-Za-z_][A-Za-z0-9_-]*)", tag))}
+    return sorted(names | {"response", "results", "code", "json", "parameters", "arguments", "name", "input", "user"})
+
+
+@pytest.mark.parametrize("name", words_of_markup())
+def test_a_tool_whose_name_is_markup_is_called_as_its_prompt_shows(name: str) -> None:
+    forms: list[dict[str, Any]] = [{"name": {"type": "string"}, "arguments": {"type": "object"}}]
+    forms.append({"thought": {"type": "string"}})
+    wraps, thinks = (
+        Tool(name=name, parameters={"type": "object", "properties": form, "required": list(form)}) for form in forms
+    )
+    for each, arguments in (
+        (thinks, {"thought": "It is hard."}),
+        (wraps, {"name": "cron_list", "arguments": {}}),
+    ):
+        call = renderer("generic_xml").call(name, arguments, each)
+        found = read_every_way(f"I do it.\n\n{call}", tools=ToolSet((each,)), prompted="generic_xml")
+        assert found.calls == [(name, json.dumps(arguments, separators=(",", ":")))]
+        form = call.splitlines()[0]
+        section = renderer("generic_xml").tool_section([each], parallel=False)
+        assert f"Usage:\n{form}\n" in section
+        assert ("is called in just that form" in section) == (' name="' in form)
