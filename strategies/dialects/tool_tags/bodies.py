@@ -13,6 +13,7 @@ from strategies.grammar.json_payload import read_surplus
 from strategies.grammar.raw_value import decode_entities
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.entities import TwoReadings, attribute_value
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import TURN, Turns
@@ -73,7 +74,14 @@ def read_attributes(cur: Cursor, call: TagCall) -> Steps:
         cur.pos += 1
         if is_known:
             call.mends += mends
-            yield from cur.work(call.storing(key, pieces.text()))
+            text = pieces.text()
+            try:
+                value = attribute_value(text)
+            except TwoReadings as doubt:
+                raise Reject(str(doubt), attempted=True) from None
+            if value != text:
+                call.mends.append("entities")
+            yield from cur.work(call.storing(key, value))
 
 
 _NOISE = frozenset({"id", "type", "call_id", "index", "class", "xmlns", "version"})

@@ -51,6 +51,33 @@ def test_an_attribute_of_something_else_leaves_the_tag_to_others(text: str) -> N
     left(text)
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("x = &quot;1&quot;&#10;y", 'x = "1"\ny'),
+        ("&lt;p&gt; &apos;a&apos;", "<p> 'a'"),
+        ("ls &amp;&amp; pwd", "ls && pwd"),
+        ("&amp;lt; &#38;amp;", "&lt; &amp;"),
+        ("&#x41;&#65;", "AA"),
+        ("a &quot;b&quot; && c <d>", 'a "b" && c <d>'),
+    ],
+)
+def test_entities_in_an_attribute_are_undone_once(written: str, value: str) -> None:
+    text = f'<write_file path="a.py" content="{written}"/>'
+    assert calls_of(text) == [("write_file", {"path": "a.py", "content": value})]
+
+
+@pytest.mark.parametrize("value", ["a && b", "a &nbsp; b", "&", "&#0;", "&#xD800; a", "&#99999999;", "<p> & 5"])
+def test_an_attribute_without_entities_stays_as_it_is(value: str) -> None:
+    text = f'<write_file path="a.py" content="{value}"/>'
+    assert calls_of(text) == [("write_file", {"path": "a.py", "content": value})]
+
+
+@pytest.mark.parametrize("value", ["<p>a &amp; b</p>", "a && b &lt; c", "&nbsp;&lt;"])
+def test_an_attribute_with_some_signs_escaped_and_some_not_is_asked_for_again(value: str) -> None:
+    assert "entities can be read in several ways" in left(f'<write_file path="a.py" content="{value}"/>')
+
+
 def test_a_name_may_stand_in_an_attribute() -> None:
     body = "<path>a.py</path></tool>"
     for opener in ('<tool name="read_file">', "<tool name='read_file'>"):
