@@ -12,6 +12,7 @@ from strategies.grammar.dialect import Context, Draft
 from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Reject
+from strategies.text.strict_json import is_same_json
 from strategies.text.turns import TURN, Turns, at_once
 
 __all__ = ["CONTAINER_KEYS", "EXTRAS", "MOST_WORDS", "NAME_KEYS", "drafting", "drafts_of", "renaming"]
@@ -132,11 +133,26 @@ def _wrapped(value: dict[str, Any]) -> list[dict[str, Any]] | None:
     if value.get("method") == "tools/call" and _is_named(value.get("params")):
         return [value["params"]]
     inner = value.get("function")
-    if not _is_named(inner):
+    # A second name beside it is for whoever knows the tools.
+    if not _is_named(inner) or _name_of(value)[0] not in (None, _name_of(inner)[0]):
         return None
     # The arguments beside the function, not in it: https://github.com/groq/groq-typescript/issues/28
     beside = {key: value[key] for key in CONTAINER_KEYS if key in value}
-    return [{**inner, **beside} if _CONTAINERS.isdisjoint(inner) else inner]
+    if _CONTAINERS.isdisjoint(inner):
+        return [{**inner, **beside}]
+    return None if _differ(beside, inner) else [inner]
+
+
+_NOTHING: tuple[Any, ...] = (None, "", {}, [])
+"""What says nothing of arguments."""
+
+
+def _differ(value: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether the first holds arguments that are not those of the second."""
+    own = next((other[key] for key in CONTAINER_KEYS if key in other), None)
+    return any(
+        key in value and value[key] not in _NOTHING and not is_same_json(value[key], own) for key in CONTAINER_KEYS
+    )
 
 
 def _is_named(value: object) -> TypeGuard[dict[str, Any]]:
@@ -178,6 +194,8 @@ def _draft(
         value = {"arguments": value} if not any(entry in value for entry in CONTAINER_KEYS) else value
     found = context.resolve(name, aliases=aliases)
     container = next((entry for entry in CONTAINER_KEYS if entry in value), None)
+    if key and _says_two_things(value, key, container, found[0] if found else None, context):
+        raise Reject("it can be read in several ways", attempted=found is not None)
     # Models repeat the declaration that they were shown before they call anything.
     if container is not None and (_is_schema(value[container]) or _is_declaration(value, container)):
         raise Reject("a schema, not a call")
@@ -204,6 +222,27 @@ def _draft(
         form=form,
         mends=(*steps, *mends, *opened.mends, *rename_mends, *adapted.mends),
     )
+
+
+def _says_two_things(
+    value: dict[str, Any], key: str, container: str | None, tool: Tool | None, context: Context
+) -> bool:
+    """Whether another member names another tool, or holds other arguments than those that count."""
+    if container is not None and _differ(value, value):
+        return True
+    # Without a container any member may be an argument.
+    arguments = context.schema(tool).properties if tool is not None and container is None else {}
+    for entry in NAME_KEYS:
+        held = value.get(entry)
+        if container is not None and isinstance(held, dict) and _differ(held, value):
+            return True
+        other = _name_of(held)[0] if isinstance(held, dict) else held
+        if entry == key or not isinstance(other, str) or other == value[key] or entry in arguments:
+            continue
+        meant = context.resolve(other)
+        if tool is None or meant is None or meant[0] is not tool:
+            return True
+    return False
 
 
 def _beside(

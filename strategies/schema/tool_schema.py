@@ -257,8 +257,12 @@ class ToolSchema:
             parsed = yield from parsing(text, closed=True, body_keys=self.body_keys, known_keys=known)
         except JsonFault:
             return self._bare(text)
-        if isinstance(parsed.value, dict) and not text[parsed.end :].strip():
-            return self._unwrapped(parsed.value, ("stringified", *parsed.steps))
+        if not text[parsed.end :].strip():
+            if isinstance(parsed.value, dict):
+                return self._unwrapped(parsed.value, ("stringified", *parsed.steps))
+            # In a string as out of it, null says that there are none.
+            if parsed.value is None:
+                return Adapted({}, ("stringified", *parsed.steps))
         return self._bare(text)
 
     def _bare(self, text: str) -> Adapted | None:

@@ -24,6 +24,7 @@ from strategies.text.strict_json import (
     may_hold_surrogates,
     note,
     refusing_surrogates,
+    repeated,
     skip,
 )
 from strategies.text.turns import LONG, TURN, Turns, at_once, half_read, letting_go
@@ -294,7 +295,7 @@ class _Reader:
 
     def _add(self, result: dict[str, Any], key: str, value: Any) -> None:
         if key in result:
-            note(self._notes, "duplicate_keys")
+            note(self._notes, repeated(result[key], value))
         result[key] = value
 
     def _array(self) -> Turns[list[Any]]:

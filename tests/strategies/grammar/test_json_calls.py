@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from gateway.core.events import End
+from strategies.text.tolerant_json import parse
 from tests.support.cost import assert_linear
 from tests.support.reading import read, read_every_way
 
@@ -64,6 +66,95 @@ def test_a_value_that_is_no_call_stays_text(value: Any, reason: str) -> None:
 def test_what_a_call_says_about_itself_is_no_argument() -> None:
     value = {"name": "launch", "id": "1", "thought": "now", "type": "function"}
     assert read_value(value)[0] == [("launch", {})]
+
+
+FORMS = ("{}", "<tool_call>{}</tool_call>", "```json\n{}\n```", "[TOOL_CALLS][{}]", LONGCAT)
+LS = {"command": "ls"}
+PWD = {"command": "pwd"}
+
+
+def stays(text: str) -> list[str]:
+    found = read_every_way(text)
+    assert (found.calls, found.text) == ([], text)
+    return [reason for note in found.notes for reason in note]
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        '{"name":"write","arguments":{"filePath":"a.py","content":"x","content":"y"}}',
+        '{"name":"write","arguments":{"filePath":"a.py","content":"","content":"y"}}',
+        '{"name":"bash","name":"todoread","arguments":{"command":"ls"}}',
+        '{"name":"bash","arguments":{"command":"ls"},"arguments":{"command":"pwd"}}',
+        '{"name":"bash","arguments":{"command":"ls","timeout":1,"timeout":true}}',
+        "{'name':'bash','arguments':{'command':'ls','command':'pwd'}}",
+        '{"name":"bash","arguments":"{\\"command\\":\\"ls\\",\\"command\\":\\"pwd\\"}"}',
+    ],
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_one_key_with_two_values_is_no_call(form: str, inner: str) -> None:
+    stays(form.format(inner))
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        '{"name":"bash","name":"bash","arguments":{"command":"ls"}}',
+        '{"name":"bash","arguments":{"command":"ls","command":"ls"}}',
+        '{"name":"bash","arguments":{"command":"ls"},"arguments":{"command": "ls"}}',
+        "{'name':'bash','arguments':{'command':'ls','command':'ls'}}",
+    ],
+)
+def test_one_key_with_the_same_value_twice_is_mended(inner: str) -> None:
+    found = read_every_way(f"<tool_call>{inner}</tool_call>")
+    assert found.calls == [("bash", json.dumps(LS, separators=(",", ":")))]
+    reasons = next(event.verdict.reasons for event in found.events if isinstance(event, End) and event.verdict)
+    assert "key_repeated -2" in reasons
+
+
+def test_keys_of_a_long_object_are_compared_across_its_parts() -> None:
+    filler = ",".join(f'"k{number}":{number}' for number in range(12_000))
+    for second, reason in (("ls", "key_repeated"), ("pwd", "duplicate_keys")):
+        text = f'{{"command":"ls","timeout":{{}},{filler},"command":"{second}"}}'
+        assert parse(text).steps == (reason,)
+    assert parse(f'{{"timeout":{{}},{filler},"timeout":{{}}}}').steps == ("duplicate_keys",)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"name": "bash", "arguments": LS, "parameters": PWD},
+        {"name": "bash", "arguments": {}, "input": PWD},
+        {"name": "bash", "tool": "todoread", "arguments": LS},
+        {"name": "bash", "tool": "todoread", "command": "ls"},
+        {"name": "bash", "tool": "launch", "arguments": LS},
+        {"name": "bash", "function": {"name": "todoread", "arguments": {}}},
+        {"name": "bash", "arguments": LS, "function": {"name": "todoread"}},
+        {"name": "bash", "arguments": LS, "function": {"name": "bash", "arguments": PWD}},
+    ],
+)
+def test_what_says_two_things_is_no_call(value: dict[str, Any]) -> None:
+    stays(f"<tool_call>{json.dumps(value)}</tool_call>")
+    assert read_value(value)[0] == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"name": "bash", "arguments": LS, "parameters": LS},
+        {"name": "bash", "arguments": LS, "parameters": {}, "input": None},
+        {"name": "bash", "tool": "functions.bash", "arguments": LS},
+        {"name": "bash", "function": {"name": "bash", "arguments": LS}},
+        {"name": "bash", "function": {"name": "bash"}, "arguments": LS},
+    ],
+)
+def test_what_says_one_thing_twice_is_a_call(value: dict[str, Any]) -> None:
+    assert read_value(value)[0] == [("bash", LS)]
+
+
+@pytest.mark.parametrize("given", ["null", " null ", "", None])
+def test_no_arguments_are_no_command(given: str | None) -> None:
+    assert read_value({"name": "bash", "arguments": given})[0] == []
 
 
 @pytest.mark.parametrize(
