@@ -205,7 +205,7 @@ def _draft(
     schema = context.schema(tool)
     # Without a container the other members may be the arguments, but only if there is no doubt about any.
     raw = _flat(value, key, schema, tool) if container is None else value[container]
-    opened = yield from schema.opening(raw)
+    opened = yield from schema.opening(None if _is_blank(raw) and not schema.required else raw)
     if opened is None:
         raise Reject("arguments are not an object", attempted=True)
     beside = _beside(value, (key, container), opened.arguments, schema)
@@ -222,6 +222,11 @@ def _draft(
         form=form,
         mends=(*steps, *mends, *opened.mends, *rename_mends, *adapted.mends),
     )
+
+
+def _is_blank(raw: object) -> bool:
+    """Whether nothing stands in the place of arguments, which a tool that needs none may be given."""
+    return raw == [] or (isinstance(raw, str) and not raw.strip())
 
 
 def _says_two_things(

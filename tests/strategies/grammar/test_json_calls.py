@@ -152,6 +152,19 @@ def test_what_says_one_thing_twice_is_a_call(value: dict[str, Any]) -> None:
     assert read_value(value)[0] == [("bash", LS)]
 
 
+@pytest.mark.parametrize("given", ['""', '" "', "[]", "null", '"null"', "{}"])
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_in_the_place_of_arguments_is_none(form: str, given: str) -> None:
+    text = form.format(f'{{"name":"todoread","arguments":{given}}}')
+    assert read_every_way(text).calls == [("todoread", "{}")]
+    stays(form.format(f'{{"name":"bash","arguments":{given}}}'))
+
+
+@pytest.mark.parametrize("given", ["[1]", '"x"', "[[]]", "0", "false"])
+def test_something_else_is_no_arguments(given: str) -> None:
+    stays(f'<tool_call>{{"name":"todoread","arguments":{given}}}</tool_call>')
+
+
 @pytest.mark.parametrize("given", ["null", " null ", "", None])
 def test_no_arguments_are_no_command(given: str | None) -> None:
     assert read_value({"name": "bash", "arguments": given})[0] == []
