@@ -66,6 +66,7 @@ _DIGITS = re.compile(r"[0-9]*")
 """Calls are counted from nought or one, records to thousands: two digits are enough."""
 _WORD = re.compile(r"[\w.+-]*")
 _PLAIN = re.compile(r'[^"\\]*')
+_UP_TO_QUOTE = re.compile(r'[^"]*')
 _KEY_RUN = re.compile(r"[\w.-]*")
 _NAME_RUN = re.compile(r"[\w.:/ -]*")
 
@@ -132,6 +133,8 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
         if key in NAME_KEYS and quote == '"' and not in_list:
             yield from _glance_at_name(cur, context, aliases=aliases)
         elif key in EXTRAS and quote == '"':
+            if in_list and key == "type":
+                yield from _words_before(cur)
             yield from _glance_behind(cur, context, keys, key, aliases=aliases)
     elif not (yield from cur.starts("/")):
         raise Reject("no call")
@@ -175,6 +178,26 @@ def _envelope(cur: Cursor) -> Steps:
     yield from _blanks(cur)
     if (yield from cur.lits(_LISTS)) is None:
         raise Reject("no call")
+
+
+def _words_before(cur: Cursor) -> Steps:
+    """Skip few words that are a part of the message by themselves, and what the next part begins with."""
+    # https://docs.anthropic.com/en/api/messages
+    yield from _blanks(cur)
+    if not (yield from cur.lit('"text"')):
+        return
+    for sign in (",", '"text"', ":", '"'):
+        yield from _blanks(cur)
+        if not (yield from cur.lit(sign)):
+            raise Reject("no call")
+    words: str = yield from cur.match(_UP_TO_QUOTE, MOST_WORDS)
+    if len(words) == MOST_WORDS:
+        raise Reject("no call")
+    yield from cur.lit('"')
+    for sign in ("}", ",", "{", '"type"', ":"):
+        yield from _blanks(cur)
+        if not (yield from cur.lit(sign)):
+            raise Reject("no call")
 
 
 def _one_of(cur: Cursor, keys: Collection[str]) -> Steps:

@@ -84,8 +84,15 @@ drafts_of = at_once(drafting)
 def _is_record(value: dict[str, Any]) -> bool:
     """Whether an object with arguments says more than a call does: its result, its version, what it is for."""
     containers = [key for key in CONTAINER_KEYS if key in value]
-    rest = value.keys() - EXTRAS - {_name_of(value)[1], *containers[:1]}
-    return bool(containers and rest)
+    rest = value.keys() - EXTRAS - _OF_BLOCKS - {_name_of(value)[1], *containers[:1]}
+    # What a library writes out has all of its members, those without a value too.
+    return bool(containers) and any(value[key] is not None or key in _OUTCOMES for key in rest)
+
+
+# Members of Anthropic's blocks: https://docs.anthropic.com/en/api/messages
+_OF_BLOCKS = frozenset({"cache_control", "caller"})
+_OUTCOMES = frozenset({"result", "results", "output", "response", "error", "content", "default"})
+"""What a record of a call has, be it empty."""
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
@@ -94,7 +101,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
         # One entry that is no object: the list is data, and calls out of the middle of data are nobody's.
         if not all(isinstance(entry, dict) for entry in value):
             raise Reject("no object")
-        return [found for entry in value for found in _objects(entry)]
+        return [found for entry in _without_words(value) for found in _objects(entry)]
     if not isinstance(value, dict):
         return []
     wrapped = _wrapped(value)
@@ -107,6 +114,22 @@ def _objects(value: Any) -> list[dict[str, Any]]:
         uses = held.get("tool_uses") if isinstance(held, dict) else None
         return _objects(uses) if isinstance(uses, list) else []
     return [value]
+
+
+def _without_words(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts of a message without the few words before its calls, which go with the markup that they stand in."""
+    said = 0
+    for count, part in enumerate(parts):
+        words = part.get("text")
+        if part.get("type") != "text" or not isinstance(words, str) or part.keys() - _WORDS:
+            return parts[count:]
+        said += len(words)
+        if said > MOST_WORDS:
+            break
+    return parts
+
+
+_WORDS = frozenset({"type", "text", "cache_control", "citations"})
 
 
 def _wrapped(value: dict[str, Any]) -> list[dict[str, Any]] | None:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.core.events import End
+from strategies.base import Options
+from strategies.reading.factory import reader_factory
 from strategies.text.tolerant_json import parse
 from tests.support.cost import assert_linear
-from tests.support.reading import read, read_every_way
+from tests.support.reading import AGENT_TOOLS, read, read_every_way
 
 LONGCAT = "<longcat_tool_call>{}</longcat_tool_call>"
 """A dialect whose tokens need no declared name."""
@@ -196,3 +198,57 @@ def test_arguments_under_other_names_cost_the_same_each() -> None:
         return partial(read, LONGCAT.format(json.dumps(value)))
 
     assert_linear(told, 1_000)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_members_of_a_block_without_a_value_say_nothing(form: str) -> None:
+    block = {"id": "toolu_1", "input": LS, "name": "bash", "type": "tool_use", "cache_control": None, "caller": None}
+    assert read_every_way(form.format(json.dumps(block))).calls == [("bash", '{"command":"ls"}')]
+    assert read_every_way(form.format(block)).calls == [("bash", '{"command":"ls"}')]
+
+
+@pytest.mark.parametrize(
+    "more", [{"result": None}, {"error": None}, {"version": 1}, {"parameters": None, "output": ""}]
+)
+def test_a_record_of_a_call_is_none(more: dict[str, Any]) -> None:
+    stays(json.dumps({"name": "bash", "arguments": LS, **more}))
+
+
+WORDS = {"type": "text", "text": "Let me look:\\n\n"}
+USE = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": LS}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("parts", [[WORDS, USE], [{**WORDS, "text": ""}, USE], [WORDS, USE, {**USE, "input": PWD}]])
+def test_words_before_the_calls_of_a_message_go_with_it(form: str, parts: list[Any]) -> None:
+    if form == FORMS[3]:
+        form = "[TOOL_CALLS]{}"
+    found = read_every_way(form.format(json.dumps(parts)))
+    assert [json.loads(told) for _, told in found.calls] == [part["input"] for part in parts[1:]]
+    assert found.content == ""
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [WORDS],
+        [USE, WORDS],
+        [WORDS, {**WORDS, "type": "image"}],
+        [WORDS, WORDS],
+        [{**WORDS, "text": "x" * 501}, USE],
+        [{**WORDS, "name": "bash"}, USE],
+        [{"type": "text", "text": 3}, USE],
+        [WORDS, {**USE, "type": "tool_result"}],
+    ],
+)
+def test_other_parts_of_a_message_are_no_calls(parts: list[Any]) -> None:
+    stays(json.dumps(parts))
+
+
+@pytest.mark.parametrize(
+    "begun", ['[{"type": "text", "text": "\\n', '[{"type": "text", "text": "a"}, {"type": "image", "']
+)
+def test_a_message_of_words_alone_is_not_held(begun: str) -> None:
+    reader = reader_factory(tools=AGENT_TOOLS, options=Options(), model="m", prompted=None)()
+    events = reader.feed(begun + "x" * 600)
+    assert "".join(event.raw for event in events) == begun + "x" * 600
