@@ -65,6 +65,7 @@ MENDS = {
     "comment": "a comment stands in it",
     "control_chars": "line breaks or control characters in {of} were not escaped",
     "document_closed_by_next": "the text of {of} was ended only by what follows it",
+    "doubled_braces": "its braces were written twice, as in a template",
     "doubled_tag": "a tag was written twice",
     "duplicate_keys": "a key was written twice, with two values",
     "element_unwrapped": "{of} was wrapped in another tag",

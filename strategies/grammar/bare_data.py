@@ -110,6 +110,7 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
     yield from _blanks(cur)
     if not (yield from cur.lit("{")):
         raise Reject("no object")
+    yield from cur.lit("{")
     yield from _blanks(cur)
     quote: str | None = yield from cur.lits(tuple(_QUOTES))
     # The tools' own names too, as models write `{"read": {...}}`.

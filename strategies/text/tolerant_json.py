@@ -280,6 +280,8 @@ class _Reader:
         return value
 
     def _object(self) -> Turns[dict[str, Any]]:
+        if self._text.startswith("{{", self._at - 1):
+            return (yield from self._doubled())
         result: dict[str, Any] = {}
         more = not self._ends("}")
         while more:
@@ -292,6 +294,17 @@ class _Reader:
             self._add(result, key, (yield from self._member(key)))
             more = self._goes_on("}")
         return result
+
+    def _doubled(self) -> Turns[dict[str, Any]]:
+        """An object with two braces for each of its own, as the formats of Python's texts want them written."""
+        # https://docs.python.org/3/library/string.html#format-string-syntax
+        if self._text.startswith("{", self._at + 1):
+            raise JsonFault("not a key")
+        note(self._notes, "doubled_braces")
+        found: dict[str, Any] = yield from self._nested(self._object)
+        if not self._ends("}"):
+            raise JsonFault("missing comma or closing brace")
+        return found
 
     def _add(self, result: dict[str, Any], key: str, value: Any) -> None:
         if key in result:

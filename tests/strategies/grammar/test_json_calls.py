@@ -252,3 +252,35 @@ def test_a_message_of_words_alone_is_not_held(begun: str) -> None:
     reader = reader_factory(tools=AGENT_TOOLS, options=Options(), model="m", prompted=None)()
     events = reader.feed(begun + "x" * 600)
     assert "".join(event.raw for event in events) == begun + "x" * 600
+
+
+DOUBLED = [
+    '{{"name": "bash", "arguments": {"command": "echo {{x}}"}}}',
+    '{{"name": "bash", "arguments": {{"command": "echo {{x}}"}}}}',
+    '{"name": "bash", "arguments": {{"command": "echo {{x}}"}}}',
+    '{{\n  "name": "bash",\n  "arguments": {{\n    "command": "echo {{x}}"\n  }}\n}}',
+]
+
+
+@pytest.mark.parametrize("text", DOUBLED)
+@pytest.mark.parametrize("form", FORMS)
+def test_braces_of_a_template_are_those_of_an_object(form: str, text: str) -> None:
+    found = read_every_way(form.replace("{}", text))
+    assert found.calls == [("bash", '{"command":"echo {{x}}"}')]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{name}}",
+        '{{ "name": {{ tool }} }}',
+        '{{"name": "launch", "arguments": {}}}',
+        '{{"name": "bash", "arguments": {"command": "ls"}}',
+        '{{"name": "bash"}, "arguments": {"command": "ls"}}',
+        '{{{"name": "bash", "arguments": {"command": "ls"}}}}',
+    ],
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_other_braces_of_a_template_are_none(form: str, text: str) -> None:
+    found = read_every_way(form.replace("{}", text), undeclared_tools="text")
+    assert found.calls == []
