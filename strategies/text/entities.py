@@ -1,6 +1,7 @@
 """The value of an attribute: a quote in it can only be an entity, so entities stand for what they name.
 
-Between tags a text carries its signs as they are, and whether it was escaped is decided by all of it.
+So they do in JSON whose own quotes are entities. Between tags a text carries its signs as they are, and whether it was
+escaped is decided by all of it.
 """
 
 import re

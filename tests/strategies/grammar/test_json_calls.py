@@ -254,6 +254,58 @@ def test_a_message_of_words_alone_is_not_held(begun: str) -> None:
     assert "".join(event.raw for event in events) == begun + "x" * 600
 
 
+JSON = '{"name": "bash", "arguments": {"command": "ls"}}'
+ODD = {
+    "a comment behind": f"{JSON} // list",
+    "a comment on a line": f"{JSON} // list\n",
+    "another comment": f"{JSON} /* list */",
+    "entities": JSON.replace('"', "&quot;"),
+    "entities by number": JSON.replace('"', "&#34;"),
+    "escaped": JSON.replace('"', '\\"'),
+    "literal breaks": JSON.replace(", ", ",\\n  ").replace('{"name', '{\\n  "name').replace("}}", "}\\n}"),
+    "a mark": f"\ufeff{JSON}",
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("form", FORMS[:3])
+def test_json_is_mended_in_one_way_wherever_it_stands(form: str, text: str) -> None:
+    assert read_every_way(form.replace("{}", text)).calls == [("bash", '{"command":"ls"}')]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{JSON} / list",
+        f"{JSON} /* list",
+        JSON.replace('"', "&quot;").replace("ls", "a && b &lt; c"),
+        JSON.replace('"', "&quot;").replace("&quot;ls&quot;", '"ls"'),
+        JSON.replace('"', '\\"').replace('\\"ls\\"', '"ls"'),
+        JSON.replace('"', '\\"').replace("bash", "launch"),
+        JSON.replace("{", "{\\t").replace("bash", "launch"),
+    ],
+)
+@pytest.mark.parametrize("form", FORMS[:3])
+def test_json_of_which_half_is_odd_is_no_call(form: str, text: str) -> None:
+    found = read_every_way(form.replace("{}", text))
+    assert (found.calls, found.text) == ([], form.replace("{}", text))
+
+
+ODDLY_BEGUN = [
+    '{\\"name\\": \\"Alice\\", ',
+    '{\\"id\\": 1, ',
+    "{\\nabc ",
+    '\ufeff{"a": 1, ',
+    '\ufeff{"name": "Alice", ',
+]
+
+
+@pytest.mark.parametrize("begun", ODDLY_BEGUN)
+def test_odd_json_that_is_no_call_is_not_held(begun: str) -> None:
+    reader = reader_factory(tools=AGENT_TOOLS, options=Options(), model="m", prompted=None)()
+    assert "".join(event.raw for event in reader.feed(begun + "x" * 600)) == begun + "x" * 600
+
+
 DOUBLED = [
     '{{"name": "bash", "arguments": {"command": "echo {{x}}"}}}',
     '{{"name": "bash", "arguments": {{"command": "echo {{x}}"}}}}',
