@@ -217,7 +217,7 @@ def _draft(
         value = {"arguments": value} if not any(entry in value for entry in CONTAINER_KEYS) else value
     found = context.resolve(name, aliases=aliases)
     container = next((entry for entry in CONTAINER_KEYS if entry in value), None)
-    if key and _says_two_things(value, key, container, found[0] if found else None, context):
+    if _says_two_things(value, key, container, found[0] if found else None, context):
         raise Reject("it can be read in several ways", attempted=found is not None)
     # Models repeat the declaration that they were shown before they call anything.
     if container is not None and (_is_schema(value[container]) or _is_declaration(value, container)):
@@ -256,6 +256,10 @@ def _says_two_things(
     value: dict[str, Any], key: str, container: str | None, tool: Tool | None, context: Context
 ) -> bool:
     """Whether another member names another tool, or holds other arguments than those that count."""
+    # The name stood elsewhere: beside arguments only a tool's name is another.
+    if not key:
+        another = context.resolve(_name_of(value)[0] or "") if container is not None else None
+        return another is not None and another[0] is not tool
     if container is not None and _differ(value, value):
         return True
     # Without a container any member may be an argument.

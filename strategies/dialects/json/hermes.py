@@ -57,6 +57,8 @@ _WRAPPERS = (
     "use_tool",
     "call_tool",
 )
+_NAMED_WRAPPERS = ("<tool_call ", "<function_call ", "<tool_use ")
+"""Those that may have the tool's name as an attribute."""
 _FUNCTION = "<function>"
 """On a line of its own it opens other forms as well."""
 _WRONG_CLOSERS = (
@@ -312,7 +314,7 @@ HERMES = Dialect(
     id="hermes",
     family="tool_call",
     level="B",
-    openers=lambda _context: (*(f"<{wrapper}>" for wrapper in _WRAPPERS), _FUNCTION, "<tool_call "),
+    openers=lambda _context: (*(f"<{wrapper}>" for wrapper in _WRAPPERS), _FUNCTION, *_NAMED_WRAPPERS),
     # As WebLLM asks Llama 3.1 for it:
     # https://github.com/mlc-ai/web-llm/blob/main/examples/function-calling/function-calling-manual/src/function_calling_manual.ts
     line_openers=lambda _context: (_FUNCTION,),

@@ -89,15 +89,24 @@ _NOISE = frozenset({"id", "type", "call_id", "index", "class", "xmlns", "version
 
 
 def read_name_attribute(cur: Cursor) -> Steps:
-    """The tool that ` name="read_file">` names."""
-    yield from cur.ws()
-    if not (yield from cur.lit("name=")):
-        raise Reject("no name")
-    quote = yield from cur.lits(('"', "'"))
-    name: str = yield from cur.match(_NAME_RUN, 64)
-    if (quote and not (yield from cur.lit(quote))) or not (yield from cur.lit(">")):
-        raise Reject("no name")
-    return name
+    """The tool that ` name="read_file">` names, also beside an id or a type."""
+    found = ""
+    for _ in range(_MOST_ATTRIBUTES):
+        yield from cur.ws()
+        if found and (yield from cur.lit(">")):
+            return found
+        key = yield from cur.match(_NAME_RUN, 64)
+        if (key != "name" and key not in _NOISE) or not (yield from cur.lit("=")):
+            raise Reject("no name")
+        quote = yield from cur.lits(('"', "'"))
+        value: str = yield from cur.match(_NAME_RUN, 64)
+        if not value or (quote and not (yield from cur.lit(quote))) or (found and key == "name"):
+            raise Reject("no name")
+        found = value if key == "name" else found
+    raise Reject("no name")
+
+
+_MOST_ATTRIBUTES = 4
 
 
 def read_json_body(cur: Cursor, call: TagCall) -> Steps:
