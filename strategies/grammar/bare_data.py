@@ -55,7 +55,10 @@ _FIRST_KEYS = frozenset(
 )
 _LISTS = ('"tool_calls"', '"function_calls"')
 _HARD_BLANKS = re.compile(r"[\s\ufeff]*")
-_QUOTES = {"&quot;": "&quot;", '"': '"', "'": "'", "“": "”", "‘": "’"}
+_BREAKS = ("\\n", "\\r\\n")
+_MOST_BREAKS = 4
+_ESCAPED_QUOTE = '\\"'
+_QUOTES = {"&quot;": "&quot;", "&#34;": "&#34;", _ESCAPED_QUOTE: _ESCAPED_QUOTE, '"': '"', "'": "'", "“": "”", "‘": "’"}
 _TYPES = frozenset(
     {
         *("function", "tool", "call", "tool-call"),
@@ -66,6 +69,7 @@ _DIGITS = re.compile(r"[0-9]*")
 """Calls are counted from nought or one, records to thousands: two digits are enough."""
 _WORD = re.compile(r"[\w.+-]*")
 _PLAIN = re.compile(r'[^"\\]*')
+_UP_TO_QUOTE = re.compile(r'[^"]*')
 _KEY_RUN = re.compile(r"[\w.-]*")
 _NAME_RUN = re.compile(r"[\w.:/ -]*")
 
@@ -109,6 +113,7 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
     yield from _blanks(cur)
     if not (yield from cur.lit("{")):
         raise Reject("no object")
+    yield from cur.lit("{")
     yield from _blanks(cur)
     quote: str | None = yield from cur.lits(tuple(_QUOTES))
     # The tools' own names too, as models write `{"read": {...}}`.
@@ -129,9 +134,14 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
         if key == _CONTENT and key not in context.tools.names and not (yield from cur.lits(('"{', '"['))):
             yield from _envelope(cur)
         # In a list the name of the first entry decides nothing: those behind it may be of the request.
-        if key in NAME_KEYS and quote == '"' and not in_list:
-            yield from _glance_at_name(cur, context, aliases=aliases)
+        if key in NAME_KEYS and quote in ('"', _ESCAPED_QUOTE) and not in_list:
+            yield from _glance_at_name(cur, context, aliases=aliases, quote=quote)
+        # An object inside a text begins as many do: of those one that is named first is looked at.
+        elif quote == _ESCAPED_QUOTE:
+            raise Reject("no call")
         elif key in EXTRAS and quote == '"':
+            if in_list and key == "type":
+                yield from _words_before(cur)
             yield from _glance_behind(cur, context, keys, key, aliases=aliases)
     elif not (yield from cur.starts("/")):
         raise Reject("no call")
@@ -175,6 +185,26 @@ def _envelope(cur: Cursor) -> Steps:
     yield from _blanks(cur)
     if (yield from cur.lits(_LISTS)) is None:
         raise Reject("no call")
+
+
+def _words_before(cur: Cursor) -> Steps:
+    """Skip few words that are a part of the message by themselves, and what the next part begins with."""
+    # https://docs.anthropic.com/en/api/messages
+    yield from _blanks(cur)
+    if not (yield from cur.lit('"text"')):
+        return
+    for sign in (",", '"text"', ":", '"'):
+        yield from _blanks(cur)
+        if not (yield from cur.lit(sign)):
+            raise Reject("no call")
+    words: str = yield from cur.match(_UP_TO_QUOTE, MOST_WORDS)
+    if len(words) == MOST_WORDS:
+        raise Reject("no call")
+    yield from cur.lit('"')
+    for sign in ("}", ",", "{", '"type"', ":"):
+        yield from _blanks(cur)
+        if not (yield from cur.lit(sign)):
+            raise Reject("no call")
 
 
 def _one_of(cur: Cursor, keys: Collection[str]) -> Steps:
@@ -251,15 +281,20 @@ def _blanks(cur: Cursor) -> Steps:
     """Skip white space, and what is none in JSON but is taken for some."""
     yield from cur.ws()
     yield from cur.match(_HARD_BLANKS, 64)
+    for _ in range(_MOST_BREAKS):
+        # A line break of JSON that was written as a text, where its quotes were not.
+        if (yield from cur.lits(_BREAKS)) is None:
+            return
+        yield from cur.ws()
 
 
-def _glance_at_name(cur: Cursor, context: Context, *, aliases: bool) -> Steps:
+def _glance_at_name(cur: Cursor, context: Context, *, aliases: bool, quote: str = '"') -> Steps:
     """`"name": "Alice"` is decided before anything more of it is held."""
     yield from cur.ws()
-    if not (yield from cur.lit('"')):
+    if not (yield from cur.lit(quote)):
         return
     name: str = yield from cur.match(_NAME_RUN, 128)
-    ended = yield from cur.starts('"')
+    ended = yield from cur.starts(quote)
     # The wrapper of several calls is no tool of the request, and its name is written with prefixes before it.
     if ended and not name.endswith("multi_tool_use.parallel") and not context.resolve(name, aliases=aliases):
         raise Reject("unknown_tool", name=name)

@@ -50,6 +50,8 @@ threshold; on the labelled answers 7 recovers what was meant and makes no call o
 _COSTS = {
     # More than any form has above the default threshold: by itself enough to refuse.
     ANNOUNCED: 12,
+    # One key with two values: https://www.rfc-editor.org/rfc/rfc8259#section-4 lets readers take either.
+    "duplicate_keys": 12,
     "value_closed_by_call": 12,
     "document_closed_by_next": 12,
     "value_closed_by_next": 5,

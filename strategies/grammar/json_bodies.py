@@ -10,6 +10,7 @@ from strategies.grammar.json_calls import renaming
 from strategies.grammar.json_payload import read_surplus
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.entities import TwoReadings, attribute_value
 from strategies.text.python_text import PythonFault, bracketed, reading_calls
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, Parsed, parsing
@@ -69,7 +70,12 @@ def attribute_arguments(cur: Cursor, call: Target) -> Steps:
         value: str = yield from cur.match(_ATTRIBUTE_VALUE, _LONGEST_ATTRIBUTE)
         if key in values or not (yield from cur.lit('"')):
             raise Reject("attributes are broken", attempted=True)
-        values[key] = value
+        try:
+            values[key] = attribute_value(value)
+        except TwoReadings as doubt:
+            raise Reject(str(doubt), attempted=True) from None
+        if values[key] != value:
+            call.mends.append("entities")
         yield from cur.ws()
     if values:
         yield from _give(cur, call, values)

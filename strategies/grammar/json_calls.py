@@ -12,6 +12,7 @@ from strategies.grammar.dialect import Context, Draft
 from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Reject
+from strategies.text.strict_json import is_same_json
 from strategies.text.turns import TURN, Turns, at_once
 
 __all__ = ["CONTAINER_KEYS", "EXTRAS", "MOST_WORDS", "NAME_KEYS", "drafting", "drafts_of", "renaming"]
@@ -83,8 +84,15 @@ drafts_of = at_once(drafting)
 def _is_record(value: dict[str, Any]) -> bool:
     """Whether an object with arguments says more than a call does: its result, its version, what it is for."""
     containers = [key for key in CONTAINER_KEYS if key in value]
-    rest = value.keys() - EXTRAS - {_name_of(value)[1], *containers[:1]}
-    return bool(containers and rest)
+    rest = value.keys() - EXTRAS - _OF_BLOCKS - {_name_of(value)[1], *containers[:1]}
+    # What a library writes out has all of its members, those without a value too.
+    return bool(containers) and any(value[key] is not None or key in _OUTCOMES for key in rest)
+
+
+# Members of Anthropic's blocks: https://docs.anthropic.com/en/api/messages
+_OF_BLOCKS = frozenset({"cache_control", "caller"})
+_OUTCOMES = frozenset({"result", "results", "output", "response", "error", "content", "default"})
+"""What a record of a call has, be it empty."""
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
@@ -93,7 +101,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
         # One entry that is no object: the list is data, and calls out of the middle of data are nobody's.
         if not all(isinstance(entry, dict) for entry in value):
             raise Reject("no object")
-        return [found for entry in value for found in _objects(entry)]
+        return [found for entry in _without_words(value) for found in _objects(entry)]
     if not isinstance(value, dict):
         return []
     wrapped = _wrapped(value)
@@ -106,6 +114,22 @@ def _objects(value: Any) -> list[dict[str, Any]]:
         uses = held.get("tool_uses") if isinstance(held, dict) else None
         return _objects(uses) if isinstance(uses, list) else []
     return [value]
+
+
+def _without_words(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts of a message without the few words before its calls, which go with the markup that they stand in."""
+    said = 0
+    for count, part in enumerate(parts):
+        words = part.get("text")
+        if part.get("type") != "text" or not isinstance(words, str) or part.keys() - _WORDS:
+            return parts[count:]
+        said += len(words)
+        if said > MOST_WORDS:
+            break
+    return parts
+
+
+_WORDS = frozenset({"type", "text", "cache_control", "citations"})
 
 
 def _wrapped(value: dict[str, Any]) -> list[dict[str, Any]] | None:
@@ -132,11 +156,26 @@ def _wrapped(value: dict[str, Any]) -> list[dict[str, Any]] | None:
     if value.get("method") == "tools/call" and _is_named(value.get("params")):
         return [value["params"]]
     inner = value.get("function")
-    if not _is_named(inner):
+    # A second name beside it is for whoever knows the tools.
+    if not _is_named(inner) or _name_of(value)[0] not in (None, _name_of(inner)[0]):
         return None
     # The arguments beside the function, not in it: https://github.com/groq/groq-typescript/issues/28
     beside = {key: value[key] for key in CONTAINER_KEYS if key in value}
-    return [{**inner, **beside} if _CONTAINERS.isdisjoint(inner) else inner]
+    if _CONTAINERS.isdisjoint(inner):
+        return [{**inner, **beside}]
+    return None if _differ(beside, inner) else [inner]
+
+
+_NOTHING: tuple[Any, ...] = (None, "", {}, [])
+"""What says nothing of arguments."""
+
+
+def _differ(value: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether the first holds arguments that are not those of the second."""
+    own = next((other[key] for key in CONTAINER_KEYS if key in other), None)
+    return any(
+        key in value and value[key] not in _NOTHING and not is_same_json(value[key], own) for key in CONTAINER_KEYS
+    )
 
 
 def _is_named(value: object) -> TypeGuard[dict[str, Any]]:
@@ -178,6 +217,8 @@ def _draft(
         value = {"arguments": value} if not any(entry in value for entry in CONTAINER_KEYS) else value
     found = context.resolve(name, aliases=aliases)
     container = next((entry for entry in CONTAINER_KEYS if entry in value), None)
+    if _says_two_things(value, key, container, found[0] if found else None, context):
+        raise Reject("it can be read in several ways", attempted=found is not None)
     # Models repeat the declaration that they were shown before they call anything.
     if container is not None and (_is_schema(value[container]) or _is_declaration(value, container)):
         raise Reject("a schema, not a call")
@@ -187,7 +228,7 @@ def _draft(
     schema = context.schema(tool)
     # Without a container the other members may be the arguments, but only if there is no doubt about any.
     raw = _flat(value, key, schema, tool) if container is None else value[container]
-    opened = yield from schema.opening(raw)
+    opened = yield from schema.opening(None if _is_blank(raw) and not schema.required else raw)
     if opened is None:
         raise Reject("arguments are not an object", attempted=True)
     beside = _beside(value, (key, container), opened.arguments, schema)
@@ -204,6 +245,36 @@ def _draft(
         form=form,
         mends=(*steps, *mends, *opened.mends, *rename_mends, *adapted.mends),
     )
+
+
+def _is_blank(raw: object) -> bool:
+    """Whether nothing stands in the place of arguments, which a tool that needs none may be given."""
+    return raw == [] or (isinstance(raw, str) and not raw.strip())
+
+
+def _says_two_things(
+    value: dict[str, Any], key: str, container: str | None, tool: Tool | None, context: Context
+) -> bool:
+    """Whether another member names another tool, or holds other arguments than those that count."""
+    # The name stood elsewhere: beside arguments only a tool's name is another.
+    if not key:
+        another = context.resolve(_name_of(value)[0] or "") if container is not None else None
+        return another is not None and another[0] is not tool
+    if container is not None and _differ(value, value):
+        return True
+    # Without a container any member may be an argument.
+    arguments = context.schema(tool).properties if tool is not None and container is None else {}
+    for entry in NAME_KEYS:
+        held = value.get(entry)
+        if container is not None and isinstance(held, dict) and _differ(held, value):
+            return True
+        other = _name_of(held)[0] if isinstance(held, dict) else held
+        if entry == key or not isinstance(other, str) or other == value[key] or entry in arguments:
+            continue
+        meant = context.resolve(other)
+        if tool is None or meant is None or meant[0] is not tool:
+            return True
+    return False
 
 
 def _beside(

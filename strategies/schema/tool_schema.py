@@ -200,6 +200,15 @@ class ToolSchema:
         types = self.document.types(prop.schema)
         return bool(types) and "null" not in types
 
+    def leaves_out(self, name: str, text: str) -> bool:
+        """Whether a text that is no value of an optional parameter says that it has none."""
+        prop = self.properties.get(name)
+        if prop is None or prop.is_string or not self._is_spare(name):
+            return False
+        word = text.strip().lower()
+        # Nothing may also be an empty list, or a flag that is set: of a number it is no value at all.
+        return word in ("null", "none") or (not word and prop.types <= {"integer", "number"})
+
     def fill_missing(self, arguments: Mapping[str, Any]) -> Adapted:
         """Arguments with the default of each required one that is missing, or `null` where it may be null."""
         # Strict schemas of OpenAI require every parameter and let those be null that are not needed; models leave them
@@ -257,8 +266,12 @@ class ToolSchema:
             parsed = yield from parsing(text, closed=True, body_keys=self.body_keys, known_keys=known)
         except JsonFault:
             return self._bare(text)
-        if isinstance(parsed.value, dict) and not text[parsed.end :].strip():
-            return self._unwrapped(parsed.value, ("stringified", *parsed.steps))
+        if not text[parsed.end :].strip():
+            if isinstance(parsed.value, dict):
+                return self._unwrapped(parsed.value, ("stringified", *parsed.steps))
+            # In a string as out of it, null says that there are none.
+            if parsed.value is None:
+                return Adapted({}, ("stringified", *parsed.steps))
         return self._bare(text)
 
     def _bare(self, text: str) -> Adapted | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from strategies.text.turns import LONG, Turns
+from strategies.text.turns import LONG, TURN, Turns
 
 __all__ = ["may_be_torn", "with_escaped_quotes"]
 
@@ -22,6 +22,15 @@ _LOST_QUOTE = re.compile(r'["“”] ?+, ?+(?:[\w.-]++["“”] ?+:|["“”][\w
 _GLUED = re.compile(r"""\w(["“”'])[A-Za-z_]\w*+ ?+= ?+\1""")
 """Two arguments that have lost what stood between them: `title="a"code="b"`."""
 _LONGEST_NAME = 80
+# Models write code where a text belongs: what it comes to is neither of the strings, nor all that stands there.
+_SUM = re.compile(r"\s++\+\s++(?:[\w.$()\[\]]{1,60}\s++\+\s++)*+")
+"""What puts two strings together; between quotes of a text hardly anybody writes it."""
+_JOINT = re.compile(r"\s++|\s*+(?:,|[+&%]|\|\|?|\.\.?)\s*+")
+"""What may do so, or be a text of its own: a separator, a folder."""
+_ENDED = re.compile(r"(?:\\[nrt]|[\w)\]};.!?])\Z")
+_TAKES_A_TEXT = re.compile(r"(?<!\w)(?:-\w|[bfruBFRU]{1,2})\Z")
+"""What a quote that opens stands right behind: `-F","`, `b" "`."""
+_LONGEST_JOINT = 200
 _FOREIGN = '<|"|>'
 """Gemma's quotes are no part of a text."""
 
@@ -35,6 +44,8 @@ def may_be_torn(body: str, quote: str, names: Iterable[str] = ()) -> Turns[bool]
         return True
     if _FOREIGN in body or _is_torn_at_edge(plain, quote) or _is_torn_at_edge(plain[::-1], quote):
         return True
+    if (yield from _is_put_together(body.split(quote))):
+        return True
     pattern = _beside_quotes(tuple(names))
     if pattern is None:
         return False
@@ -43,6 +54,22 @@ def may_be_torn(body: str, quote: str, names: Iterable[str] = ()) -> Turns[bool]
             yield
         # A name may stand across the border of two steps.
         if pattern.search(plain, start, start + LONG + _LONGEST_NAME):
+            return True
+    return False
+
+
+def _is_put_together(pieces: list[str]) -> Turns[bool]:
+    """Whether the quotes that part these pieces may be the edges of several strings, with code between them."""
+    for count, index in enumerate(range(1, len(pieces) - 1, 2), 1):
+        if not count % TURN:
+            yield
+        joint = pieces[index]
+        if len(joint) > _LONGEST_JOINT:
+            continue
+        if _SUM.fullmatch(joint):
+            return True
+        before = pieces[index - 1][-4:]
+        if _JOINT.fullmatch(joint) and _ENDED.search(before) and not _TAKES_A_TEXT.search(before):
             return True
     return False
 

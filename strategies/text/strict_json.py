@@ -33,11 +33,13 @@ __all__ = [
     "decoding",
     "float_of",
     "int_of",
+    "is_same_json",
     "loading_strict",
     "loads_strict",
     "may_hold_surrogates",
     "note",
     "refusing_surrogates",
+    "repeated",
     "skip",
 ]
 
@@ -144,6 +146,19 @@ def note(notes: list[str], step: str) -> None:
         notes.append(step)
 
 
+def repeated(first: Any, second: Any) -> str:
+    """What is told of a key that was written twice: that it says the same, or two things."""
+    return "key_repeated" if is_same_json(first, second) else "duplicate_keys"
+
+
+def is_same_json(first: Any, second: Any) -> bool:
+    """Whether two values are written alike, whatever the order of their members."""
+    # Python has `True == 1`. Written by the library, as walking over them would take a turn of its own for each.
+    return first is second or (
+        first == second and json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+    )
+
+
 # The first two steps: the standard decoder, then the same with raw control characters allowed in strings.
 
 
@@ -222,10 +237,15 @@ def _members(notes: list[str]) -> MembersHook:
     """What makes an object of its members."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        # The last one wins, as in every reader of JSON that clients use; that there were two is told.
+        # The last one wins, as in every reader of JSON that clients use; that there were two is told, and whether they
+        # say the same: https://www.rfc-editor.org/rfc/rfc8259#section-4
         result = dict(items)
         if len(result) != len(items):
-            note(notes, "duplicate_keys")
+            first: dict[str, Any] = {}
+            for key, value in items:
+                if key in first:
+                    note(notes, repeated(first[key], value))
+                first.setdefault(key, value)
         return result
 
     return pairs
@@ -409,10 +429,12 @@ class _Joined:
             container += more[1:]
             return
         added = self._hook(more.items[1:])
-        twice = next((key for key in added if key in container), None)
-        if twice is not None:
-            # Twice the same name, so that the hook tells of it as it does within one part.
-            self._hook([(twice, None), (twice, None)])
+        for key, value in added.items():
+            if key not in container:
+                continue
+            # What may be open still cannot be compared: the hook is told of two values, as within one part.
+            is_whole = not isinstance(value, dict | list) and not isinstance(container[key], dict | list)
+            self._hook([(key, container[key]), (key, value)] if is_whole else [(key, 0), (key, 1)])
         container.update(added)
 
     def _last(self, container: Any) -> Any:

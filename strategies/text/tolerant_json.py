@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from strategies.text.entities import TwoReadings, attribute_value
 from strategies.text.escapes import Backslashes, HalfEscaped
 from strategies.text.loose_quotes import may_be_torn, with_escaped_quotes
 from strategies.text.strict_json import (
@@ -24,6 +25,7 @@ from strategies.text.strict_json import (
     may_hold_surrogates,
     note,
     refusing_surrogates,
+    repeated,
     skip,
 )
 from strategies.text.turns import LONG, TURN, Turns, at_once, half_read, letting_go
@@ -75,6 +77,7 @@ _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 # https://github.com/waybarrios/vllm-mlx/issues/63
 _PYTHON_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None}
 _ESCAPED = re.compile(r'[{\[][{\[\s]*+\\"')
+_SHOWN = re.compile(r"[{\[][{\[\s]*+&(?:quot|#34);")
 _ALL_ESCAPED = re.compile(r'(?:[^"\\]++|\\")*+')
 _SMART_QUOTES = {"“": "”", "”": "”", "„": "“", "‘": "’", "’": "’"}
 
@@ -96,7 +99,7 @@ def parsing(
     start = skip(SPACE, text, start)
     parsed = yield from decode(text, start, max_depth)
     if parsed is None and closed:
-        parsed = yield from _written_twice(text, start, max_depth)
+        parsed = (yield from _written_twice(text, start, max_depth)) or (yield from _as_markup(text, start, max_depth))
     if parsed is None:
         parsed = yield from _mend(text, start, closed, body_keys, known_keys, max_depth)
     if may_hold_surrogates(text, start, parsed.end):
@@ -118,6 +121,20 @@ def _written_twice(text: str, start: int, max_depth: int) -> Turns[Parsed | None
     if inner is None or inner.steps:
         return None
     return Parsed(inner.value, len(text), ("escaped_twice",))
+
+
+def _as_markup(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
+    """An object or a list in which each quote is an entity, as a page would show it."""
+    if _SHOWN.match(text, start) is None or text.find('"', start) >= 0:
+        return None
+    try:
+        shown = attribute_value(text[start:])
+    except TwoReadings as doubt:
+        raise JsonFault(str(doubt)) from None
+    inner = yield from decode(shown, 0, max_depth)
+    if inner is None or inner.steps or shown[inner.end :].strip():
+        return None
+    return Parsed(inner.value, len(text), ("html_escaped",))
 
 
 def _without_surplus(text: str, parsed: Parsed) -> Parsed:
@@ -279,6 +296,8 @@ class _Reader:
         return value
 
     def _object(self) -> Turns[dict[str, Any]]:
+        if self._text.startswith("{{", self._at - 1):
+            return (yield from self._doubled())
         result: dict[str, Any] = {}
         more = not self._ends("}")
         while more:
@@ -292,9 +311,20 @@ class _Reader:
             more = self._goes_on("}")
         return result
 
+    def _doubled(self) -> Turns[dict[str, Any]]:
+        """An object with two braces for each of its own, as the formats of Python's texts want them written."""
+        # https://docs.python.org/3/library/string.html#format-string-syntax
+        if self._text.startswith("{", self._at + 1):
+            raise JsonFault("not a key")
+        note(self._notes, "doubled_braces")
+        found: dict[str, Any] = yield from self._nested(self._object)
+        if not self._ends("}"):
+            raise JsonFault("missing comma or closing brace")
+        return found
+
     def _add(self, result: dict[str, Any], key: str, value: Any) -> None:
         if key in result:
-            note(self._notes, "duplicate_keys")
+            note(self._notes, repeated(result[key], value))
         result[key] = value
 
     def _array(self) -> Turns[list[Any]]:

@@ -22,6 +22,7 @@ from strategies.grammar.json_calls import CONTAINER_KEYS, NAME_KEYS, drafting
 from strategies.grammar.json_payload import FRAME, lacks_frame_only, read_surplus, with_mends
 from strategies.grammar.lexicon import line_of
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.entities import TwoReadings, attribute_value
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, Parsed, parsing
 from strategies.text.turns import Turns
@@ -49,8 +50,9 @@ _LABELS = (
 )
 # A fence that lost its marks: the info string is all that is left of it.
 _LOST = ("</TOOLCALL>", "[/TOOL_CALLS]", "[/TOOL_CALL]", "[END_TOOL_REQUEST]", "<|/tool_call|>")
-_GLUED = ("json{", "json[", "JSON{", "json\n{", "json\n[")
-_ENTITIES = (("&quot;", '"'), ("&#34;", '"'), ("&#39;", "'"), ("&apos;", "'"), ("&lt;", "<"), ("&gt;", ">"))
+# A byte order mark is no part of the JSON behind it: https://www.rfc-editor.org/rfc/rfc8259#section-8.1
+_MARKED = ("\ufeff{", "\ufeff[")
+_GLUED = (*_MARKED, "json{", "json[", "JSON{", "json\n{", "json\n[")
 _MENDING, _ESCAPED = "mending", "escaped"
 
 
@@ -62,7 +64,7 @@ def _parse(
     yield from cur.ws()
     tool = _named_by_fence(opening, context)
     if opening.hint is None:
-        if tool is None and (yield from glance(cur, context)) == "&quot;":
+        if tool is None and (yield from glance(cur, context)) in ("&quot;", "&#34;"):
             raise Reject("escaped", again=True, hint=_ESCAPED)
         values = yield from _values(cur, context, opening)
     else:
@@ -201,7 +203,13 @@ def _mended(cur: Cursor, context: Context, opening: Opening, tool: Tool | None) 
     text = pieces.text().rstrip()
     steps: tuple[str, ...] = ()
     if opening.hint == _ESCAPED:
-        text, steps = _unescaped(text), ("html_escaped",)
+        # Beside quotes that are none an entity may be meant as it is.
+        if '"' in text:
+            raise Reject("entities can be read in several ways", attempted=True)
+        try:
+            text, steps = attribute_value(text), ("html_escaped",)
+        except TwoReadings as doubt:
+            raise Reject(str(doubt), attempted=True) from None
     try:
         parsed = yield from cur.work(_ladder(text, context, tool))
     except JsonFault as fault:
@@ -231,12 +239,6 @@ _NAMED = re.compile(rf"""["'](?:{"|".join(NAME_KEYS)}|action)["']\s*+:\s*+["']([
 def _names_tool(text: str, context: Context) -> bool:
     match = _NAMED.search(text)
     return match is not None and context.resolve(match.group(1), aliases=False) is not None
-
-
-def _unescaped(text: str) -> str:
-    for entity, char in _ENTITIES:
-        text = text.replace(entity, char)
-    return text.replace("&amp;", "&")
 
 
 def _drafts(parsed: Parsed, context: Context, form: str, opening: Opening) -> Turns[list[Draft]]:
@@ -315,7 +317,7 @@ JSON_FENCE = Dialect(
     id="json_fence",
     family="json",
     level="D",
-    line_openers=lambda context: ("{", "[") if is_on(context, "json_fence") else (),
+    line_openers=lambda context: ("{", "[", *_MARKED) if is_on(context, "json_fence") else (),
     may_open=lambda _context, opening: opening.fence is not None,
     parse=_parse,
     models=("qwen2.5-coder*", "llama-3.2*"),

@@ -57,6 +57,8 @@ _WRAPPERS = (
     "use_tool",
     "call_tool",
 )
+_NAMED_WRAPPERS = ("<tool_call ", "<function_call ", "<tool_use ")
+"""Those that may have the tool's name as an attribute."""
 _FUNCTION = "<function>"
 """On a line of its own it opens other forms as well."""
 _WRONG_CLOSERS = (
@@ -153,7 +155,7 @@ def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_f
         value, steps = yield from _mended(cur, context, closer, is_whole=is_whole)
     cur.anchor = None
     steps = (*steps, *(yield from read_surplus(cur)))
-    if (yield from _comment(cur)):
+    if (yield from _comment(cur, closer)):
         steps = (*steps, "comment")
     # Qwen-Agent's prompt for code:
     # https://github.com/QwenLM/Qwen-Agent/blob/main/qwen_agent/llm/fncall_prompts/nous_fncall_prompt.py
@@ -161,19 +163,26 @@ def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_f
     return (yield from cur.work(drafting(value, context, form="hermes", steps=steps, name=name, code=code)))
 
 
-def _comment(cur: Cursor) -> Steps:
-    """An HTML comment behind the object."""
+def _comment(cur: Cursor, closer: str) -> Steps:
+    """A comment behind the object."""
     cur.anchor = start = cur.offset
     yield from cur.ws()
-    found = yield from cur.lit("<!--")
-    if not found:
+    found = yield from cur.lits(tuple(_COMMENTS))
+    if found is None:
         cur.back(start)
     cur.anchor = None
-    if found and not (yield from cur.until("-->", _ignore)):
-        raise Reject("comment never ends", attempted=True)
-    if found:
-        cur.pos += len("-->")
-    return found
+    if found == "//":
+        # The call's closer may stand on the same line.
+        yield from cur.until_match(re.compile(rf"\n|{re.escape(closer)}"), len(closer) - 1, _ignore)
+    elif found is not None:
+        end = _COMMENTS[found]
+        if not (yield from cur.until(end, _ignore)):
+            raise Reject("comment never ends", attempted=True)
+        cur.pos += len(end)
+    return found is not None
+
+
+_COMMENTS = {"<!--": "-->", "/*": "*/", "//": "\n"}
 
 
 def _ignore(_: str) -> None:
@@ -305,7 +314,7 @@ HERMES = Dialect(
     id="hermes",
     family="tool_call",
     level="B",
-    openers=lambda _context: (*(f"<{wrapper}>" for wrapper in _WRAPPERS), _FUNCTION, "<tool_call "),
+    openers=lambda _context: (*(f"<{wrapper}>" for wrapper in _WRAPPERS), _FUNCTION, *_NAMED_WRAPPERS),
     # As WebLLM asks Llama 3.1 for it:
     # https://github.com/mlc-ai/web-llm/blob/main/examples/function-calling/function-calling-manual/src/function_calling_manual.ts
     line_openers=lambda _context: (_FUNCTION,),

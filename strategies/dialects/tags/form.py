@@ -279,7 +279,10 @@ class Call:
         if found.fault and '\\"' in text:
             unescaped = yield from self.schema.reading(key, f'"{text.strip()}"')
             found = found if unescaped.fault else unescaped
-        self._found(key, found)
+        if found.fault and key not in self.values and self.schema.leaves_out(key, texts[0]):
+            self.mends.append("null_dropped")
+        else:
+            self._found(key, found)
 
     def _found(self, key: str, found: Value) -> None:
         self.mends += ("python_value" if mend == "python_literal" else mend for mend in found.mends)
@@ -492,7 +495,7 @@ def read_parameter(
     repeated = key in call.texts
     told = yield from cur.work(call.form.typed(call, tag, key, text))
     yield from cur.work(call.storing(key, text, told))
-    if arguments.live and not proto:
+    if arguments.live and not proto and key in call.values:
         if repeated:
             raise Reject("parameter given twice")
         yield from cur.work(sink.closing(call.values[key]))

@@ -121,7 +121,8 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
         raise Reject("parameter given twice")
     yield from cur.work(_storing(call, key, node, prop))
     if arguments.live:
-        yield from cur.work(sink.closing(call.values[key]))
+        if key in call.values:
+            yield from cur.work(sink.closing(call.values[key]))
     return True
 
 
@@ -200,7 +201,7 @@ def _storing(call: Call, key: str, node: Node, prop: Prop) -> Turns[None]:
         return
     value = yield from _valued(node, prop)
     if key in call.texts:
-        call.mends.append("parameter_repeated" if value == call.values[key] else "parameter_chosen")
+        call.mends.append("parameter_repeated" if value == call.values.get(key) else "parameter_chosen")
     call.texts.setdefault(key, []).append("")
     call.values[key] = value
 

@@ -13,6 +13,7 @@ from strategies.grammar.json_payload import read_surplus
 from strategies.grammar.raw_value import decode_entities
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.entities import TwoReadings, attribute_value
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import TURN, Turns
@@ -73,7 +74,14 @@ def read_attributes(cur: Cursor, call: TagCall) -> Steps:
         cur.pos += 1
         if is_known:
             call.mends += mends
-            yield from cur.work(call.storing(key, pieces.text()))
+            text = pieces.text()
+            try:
+                value = attribute_value(text)
+            except TwoReadings as doubt:
+                raise Reject(str(doubt), attempted=True) from None
+            if value != text:
+                call.mends.append("entities")
+            yield from cur.work(call.storing(key, value))
 
 
 _NOISE = frozenset({"id", "type", "call_id", "index", "class", "xmlns", "version"})
@@ -81,15 +89,24 @@ _NOISE = frozenset({"id", "type", "call_id", "index", "class", "xmlns", "version
 
 
 def read_name_attribute(cur: Cursor) -> Steps:
-    """The tool that ` name="read_file">` names."""
-    yield from cur.ws()
-    if not (yield from cur.lit("name=")):
-        raise Reject("no name")
-    quote = yield from cur.lits(('"', "'"))
-    name: str = yield from cur.match(_NAME_RUN, 64)
-    if (quote and not (yield from cur.lit(quote))) or not (yield from cur.lit(">")):
-        raise Reject("no name")
-    return name
+    """The tool that ` name="read_file">` names, also beside an id or a type."""
+    found = ""
+    for _ in range(_MOST_ATTRIBUTES):
+        yield from cur.ws()
+        if found and (yield from cur.lit(">")):
+            return found
+        key = yield from cur.match(_NAME_RUN, 64)
+        if (key != "name" and key not in _NOISE) or not (yield from cur.lit("=")):
+            raise Reject("no name")
+        quote = yield from cur.lits(('"', "'"))
+        value: str = yield from cur.match(_NAME_RUN, 64)
+        if not value or (quote and not (yield from cur.lit(quote))) or (found and key == "name"):
+            raise Reject("no name")
+        found = value if key == "name" else found
+    raise Reject("no name")
+
+
+_MOST_ATTRIBUTES = 4
 
 
 def read_json_body(cur: Cursor, call: TagCall) -> Steps:

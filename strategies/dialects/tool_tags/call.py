@@ -246,7 +246,11 @@ class TagCall:
         if fault := self._misplaced(key, text):
             self._faults[key] = fault
         if len(texts) == 1:
-            self._found(key, (yield from self.schema.reading(key, texts[0])))
+            found = yield from self.schema.reading(key, texts[0])
+            if found.fault and key not in self.values and self.schema.leaves_out(key, texts[0]):
+                self.mends.append("null_dropped")
+            else:
+                self._found(key, found)
         else:
             yield from self._listing.adding(key, texts)
 

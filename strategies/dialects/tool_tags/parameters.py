@@ -117,7 +117,8 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
     if arguments.live:
         if repeated or call.is_spoilt:
             raise Reject("parameter given twice")
-        yield from cur.work(sink.closing(call.values[key]))
+        if key in call.values:
+            yield from cur.work(sink.closing(call.values[key]))
 
 
 _CLOSED_AS_OTHER = frozenset({"foreign", "loose", "swapped"})

@@ -59,6 +59,8 @@ _WRAPPERS = (
     "<tool>",
     "<action>",
 )
+_NAMED_TAGS = ("<tool ", "<tool_call ", "<function_call ", "<tool_use ", "<function ")
+"""With the tool's name as an attribute, and its parameters as tags inside."""
 _NAMED = ("<tool_name>", "<actual_tool_name>", "<name>")
 # LangChain's agents in XML write so (https://github.com/langchain-ai/langchain/blob/master/libs/langchain/langchain/agents/output_parsers/xml.py),
 # others in words of their own: https://github.com/cloudwego/kitex/issues/1963
@@ -264,9 +266,12 @@ def _parse_wrapped(
 ) -> Generator[Draft | None, None, None]:
     """The wrapper's own closer is a leftover."""
     cur.pos += len(opening.marker)
-    if opening.marker == "<tool ":
+    if opening.marker in _NAMED_TAGS:
         name = yield from read_name_attribute(cur)
-        yield from _named_call(cur, context, "tool", name, opening, arguments)
+        # Words alone in a tag that many forms have may be anybody's.
+        if opening.marker != "<tool " and not (yield from _holds_markup(cur)):
+            raise Reject("no parameter")
+        yield from _named_call(cur, context, opening.marker.strip("< "), name, opening, arguments)
         return
     child = opening.marker if opening.marker in _NAMED else None
     if child is None:
@@ -284,6 +289,16 @@ def _parse_wrapped(
         raise Reject("no call inside")
     name = yield from cur.match(_NAME_RUN, 64)
     yield from _call(cur, context, name, opening, arguments)
+
+
+def _holds_markup(cur: Cursor) -> Steps:
+    """Whether a tag or an object comes next; nothing is consumed."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    found = (yield from cur.peek(1)) in ("<", "{")
+    cur.back(start)
+    cur.anchor = None
+    return found
 
 
 def _name_child(cur: Cursor, opener: str) -> Steps:
@@ -393,7 +408,7 @@ WRAPPED = Dialect(
     id="wrapped_xml",
     family="tag XML",
     level="C",
-    openers=lambda _context: (*_WRAPPERS, "<tool ", *_NAMED[:2]),
+    openers=lambda _context: (*_WRAPPERS, *_NAMED_TAGS, *_NAMED[:2]),
     parse=_parse_wrapped,
     carriers=_CARRIERS,
     example="<tool_use>\n<read_file><path>src/app.py</path></read_file>\n</tool_use>",

@@ -576,3 +576,28 @@ def test_what_all_of_several_schemas_require_is_required() -> None:
     assert inner.check({"x": {"b": 2}}) == "missing required argument `x.a`"
     outer = schema_of(Tool(name="t", parameters={"allOf": [{"required": ["a"]}, {"required": ["b"]}]}))
     assert outer.required == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "text", "is_left_out"),
+    [
+        ({"type": "integer"}, "", True),
+        ({"type": "number"}, " None\n", True),
+        ({"type": ["integer", "number"]}, "NULL", True),
+        ({"type": "integer"}, "5", False),
+        ({"type": "boolean"}, "null", True),
+        ({"type": "boolean"}, "", False),
+        ({"type": "array"}, "null", True),
+        ({"type": "array"}, "", False),
+        ({"type": "object"}, " ", False),
+        ({"type": "string"}, "null", False),
+        ({"type": "string"}, "", False),
+        ({"type": ["string", "integer"]}, "null", False),
+        ({"type": ["integer", "null"]}, "null", False),
+        ({}, "null", False),
+    ],
+)
+def test_what_says_that_there_is_no_value(declared: dict[str, Any], text: str, is_left_out: bool) -> None:
+    assert schema({"x": declared}).leaves_out("x", text) is is_left_out
+    assert not schema({"x": declared}, required=["x"]).leaves_out("x", text)
+    assert not schema({"x": declared}).leaves_out("y", text)

@@ -37,3 +37,10 @@ def test_a_call_that_was_cut_off_is_none() -> None:
     text = call(("command", "rm -rf build"), end="")[:-20]
     found = read(text, reason="length")
     assert (found.calls, found.text) == ([], text)
+
+
+def test_entities_in_an_attribute_are_undone_once() -> None:
+    found = read_every_way('<tool_call>bash command="ls &amp;&amp; echo &quot;a&amp;lt;&quot;"</tool_call>')
+    assert found.calls == [("bash", '{"command":"ls && echo \\"a&lt;\\""}')]
+    text = '<tool_call>bash command="a && b &amp; c"</tool_call>'
+    assert (read_every_way(text).calls, read_every_way(text).text) == ([], text)

@@ -51,6 +51,33 @@ def test_an_attribute_of_something_else_leaves_the_tag_to_others(text: str) -> N
     left(text)
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("x = &quot;1&quot;&#10;y", 'x = "1"\ny'),
+        ("&lt;p&gt; &apos;a&apos;", "<p> 'a'"),
+        ("ls &amp;&amp; pwd", "ls && pwd"),
+        ("&amp;lt; &#38;amp;", "&lt; &amp;"),
+        ("&#x41;&#65;", "AA"),
+        ("a &quot;b&quot; && c <d>", 'a "b" && c <d>'),
+    ],
+)
+def test_entities_in_an_attribute_are_undone_once(written: str, value: str) -> None:
+    text = f'<write_file path="a.py" content="{written}"/>'
+    assert calls_of(text) == [("write_file", {"path": "a.py", "content": value})]
+
+
+@pytest.mark.parametrize("value", ["a && b", "a &nbsp; b", "&", "&#0;", "&#xD800; a", "&#99999999;", "<p> & 5"])
+def test_an_attribute_without_entities_stays_as_it_is(value: str) -> None:
+    text = f'<write_file path="a.py" content="{value}"/>'
+    assert calls_of(text) == [("write_file", {"path": "a.py", "content": value})]
+
+
+@pytest.mark.parametrize("value", ["<p>a &amp; b</p>", "a && b &lt; c", "&nbsp;&lt;"])
+def test_an_attribute_with_some_signs_escaped_and_some_not_is_asked_for_again(value: str) -> None:
+    assert "entities can be read in several ways" in left(f'<write_file path="a.py" content="{value}"/>')
+
+
 def test_a_name_may_stand_in_an_attribute() -> None:
     body = "<path>a.py</path></tool>"
     for opener in ('<tool name="read_file">', "<tool name='read_file'>"):
@@ -148,3 +175,38 @@ def test_parameters_may_stand_within_the_tag(body: str) -> None:
     assert calls_of(f"<find\n{body}\n/>") == [("find", {"pattern": "x", "limit": 3})]
     assert "not closed" in left(f"<find\n{body}\n")
     assert "no parameter of this tool" in left("<find\n<pattern>x</pattern>\n<where>y\n/>")
+
+
+# --- The tool's name as an attribute of a wrapper
+
+
+FIND = ("find", {"pattern": "x"})
+INSIDE = ('{"pattern": "x"}', "<pattern>x</pattern>", "<parameters><pattern>x</pattern></parameters>")
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+@pytest.mark.parametrize("wrapper", ["tool", "tool_call", "function_call", "tool_use", "function"])
+@pytest.mark.parametrize("head", ['name="find"', "name='find'", 'id="t_1" name="find"', 'name="find" type="function"'])
+def test_a_wrapper_may_have_the_name_as_an_attribute(inside: str, wrapper: str, head: str) -> None:
+    if wrapper == "function" and " " in head:
+        head = 'name="find"'
+    assert calls_of(f"<{wrapper} {head}>{inside}</{wrapper}>") == [FIND]
+    assert calls_of(f"I look.\n<{wrapper} {head}>\n{inside}\n</{wrapper}>\n") == [FIND]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_use id="t">{"pattern": "x"}</tool_use>',
+        '<tool_use name="launch"><pattern>x</pattern></tool_use>',
+        '<tool_use name="find" name="read_file"><pattern>x</pattern></tool_use>',
+        '<tool_use name="find" colour="red"><pattern>x</pattern></tool_use>',
+        '<function_call name="find"><path>x</path></function_call>',
+        '<function_call name="find">as in the manual</function_call>',
+        '<function_call name="find">{"name": "read_file", "arguments": {"pattern": "x"}}</function_call>',
+        '`<tool_use name="find"><pattern>x</pattern></tool_use>` finds it.',
+        '<function name="main"><parameters><pattern>x</pattern></parameters></function>',
+    ],
+)
+def test_a_wrapper_that_names_no_tool_or_two_is_none(text: str) -> None:
+    left(text)

@@ -229,3 +229,36 @@ def test_suggestions_stay_where_the_tool_takes_text_or_they_are_a_list() -> None
     assert adapt_forms("ask_followup_question", ASKS_TEXT, text) == [text]
     listed = {"question": "Go?", "follow_up": ["Yes"]}
     assert adapt_forms("ask_followup_question", ASKS, listed) == [listed]
+
+
+LEFT_OUT = {
+    "tags": "<read><filePath>a.py</filePath><limit>{}</limit></read>",
+    "qwen": "<tool_call>\n<function=read>\n<parameter=filePath>\na.py\n</parameter>\n"
+    "<parameter=limit>\n{}\n</parameter>\n</function>\n</tool_call>",
+    "glm": "<tool_call>read\n<arg_key>filePath</arg_key>\n<arg_value>a.py</arg_value>\n<arg_key>limit</arg_key>\n"
+    "<arg_value>{}</arg_value>\n</tool_call>",
+    "invoke": '<function_calls>\n<invoke name="read">\n<parameter name="filePath">a.py</parameter>\n'
+    '<parameter name="limit">{}</parameter>\n</invoke>\n</function_calls>',
+}
+
+
+@pytest.mark.parametrize("text", LEFT_OUT.values(), ids=LEFT_OUT)
+@pytest.mark.parametrize("value", ["", "null", "None", " null "])
+def test_a_number_that_is_left_empty_is_left_out(text: str, value: str) -> None:
+    found = read_every_way(text.format(value))
+    assert found.calls == [("read", '{"filePath":"a.py"}')]
+    assert found.broken == []
+
+
+@pytest.mark.parametrize("text", LEFT_OUT.values(), ids=LEFT_OUT)
+@pytest.mark.parametrize("value", ["-", "nothing", "nil", "null 5", "0x10"])
+def test_a_number_that_is_none_makes_no_call(text: str, value: str) -> None:
+    found = read_every_way(text.format(value))
+    assert (found.calls, found.text) == ([], text.format(value))
+
+
+def test_what_is_left_out_beside_a_value_is_none_or_doubt() -> None:
+    text = "<read><filePath>a.py</filePath><limit>{}</limit><limit>{}</limit></read>"
+    assert read_every_way(text.format("", "5")).calls == [("read", '{"filePath":"a.py","limit":5}')]
+    assert read_every_way(text.format("5", "")).calls == [("read", '{"filePath":"a.py","limit":5}')]
+    assert read_every_way(text.format("5", "null")).calls == []
