@@ -16,9 +16,11 @@ __all__ = [
     "LEFTOVERS",
     "REASONING",
     "REASONING_ENDS",
+    "TURNS",
     "Lexicon",
     "Triggers",
     "end_tokens_from",
+    "ends_turn",
     "is_wordy",
     "lexicon",
     "line_of",
@@ -99,6 +101,17 @@ END_TOKENS = (
     "<|role_end|>",
 )
 """What ends a turn for the engine, and is text only by mistake."""
+TURNS = (
+    *(f"<|im_start|>{role}" for role in ("user", "tool", "system")),
+    *(f"<|start_header_id|>{role}" for role in ("user", "tool", "ipython", "system")),
+    *("<start_of_turn>user", "<|turn>user", "<|turn>tool", "<|im_user|>", "<|im_system|>", "<｜User｜>", "[INST]"),
+    *("<|start|>user", "<|USER_TOKEN|>", "<|START_TOOL_RESULT|>", "<seed:bos>user", "<seed:bos>tool"),
+    *("<|start_of_role|>user", "<|user|>", "<|observation|>", "<|system|>"),
+)
+"""How the turn of somebody else begins in the templates of Qwen, Llama, Gemma, Kimi, DeepSeek, Mistral, gpt-oss,
+Command, Seed-OSS, Granite, GLM and Phi. Where a server does not stop at the token in front of it, the model goes on
+with what others would say, and with what it would do then:
+https://github.com/ggml-org/llama.cpp/issues/4072"""
 _CLOSERS = frozenset({"<|call|>", "<|end|>", "<|return|>", "<|calls|>", "<|plamo:tag|>", "[unused10]"})
 # GLM's end with the role of who is to speak next: https://huggingface.co/zai-org/GLM-4.6/blob/main/generation_config.json
 _OF_ENGINES = (*(token for token in END_TOKENS if token not in _CLOSERS), "<|user|>", "<|observation|>")
@@ -159,6 +172,11 @@ def end_tokens_from(text: str) -> int:
             break
         found = end - len(token)
     return base + found
+
+
+def ends_turn(before: str) -> bool:
+    """Whether a text ends with what ends a turn for the engine."""
+    return before.rstrip().endswith(END_TOKENS)
 
 
 def reasoning_beside(markers: Collection[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from gateway.wire.calm import Loud
 from strategies.base import Options
 from strategies.dialects.rows import TABLE
 from strategies.grammar.dialect import Context, Dialect, Opening
-from strategies.grammar.lexicon import LEFTOVERS, Lexicon, Triggers, is_wordy, lexicon, reasoning_beside
+from strategies.grammar.lexicon import LEFTOVERS, TURNS, Lexicon, Triggers, is_wordy, lexicon, reasoning_beside
 
 __all__ = ["Anchored", "Begun", "Grammar", "family_of", "grammar_for"]
 
@@ -73,7 +73,7 @@ class Grammar:
         found = {id(each): each for kind in (rows, line_rows, bodies) for each in kind.values()}
         opening = {id(row): row for each in found.values() for row in each}.values()
         reasoning = reasoning_beside(rows)
-        anywhere = (*rows, *reasoning, *results, *LEFTOVERS)
+        anywhere = (*rows, *reasoning, *results, *LEFTOVERS, *TURNS)
         wordy = list(filter(is_wordy, rows))
         glued = tuple(marker for marker in wordy if _opens_in_word(context, marker, rows[marker]))
         # A result means something behind a call alone, and nobody listens there.
@@ -89,7 +89,7 @@ class Grammar:
             lexicon=lexicon(anywhere, (*_MARKS, "\n") if line_rows else _MARKS, glued),
             line_lexicon=lexicon(tuple(line_rows)),
             anywhere=anywhere,
-            stirring=Triggers((*rows, *reasoning, *LEFTOVERS), _MARKS, glued, apart),
+            stirring=Triggers((*rows, *reasoning, *LEFTOVERS, *TURNS), _MARKS, glued, apart),
         )
 
     # Each is made when it is first asked for: an answer without a fence needs two of them, a whole one the last alone.

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from gateway.wire.calm import Blanks, Loud
 from strategies.grammar.dialect import Context, Dialect, Opening
-from strategies.grammar.lexicon import REASONING, REASONING_ENDS, Lexicon, line_of
+from strategies.grammar.lexicon import REASONING, REASONING_ENDS, TURNS, Lexicon, line_of
 from strategies.grammar.literal import (
     indents_code,
     is_announced_example,
@@ -143,7 +143,7 @@ _BLANK = " \t\r"
 _SPACE = " \t\r\n"
 _IN_REASONING = "AB"
 _IN_FENCE = ("", "A")
-_THOUGHT = frozenset((*REASONING, *REASONING_ENDS))
+_CHANGES = frozenset((*REASONING, *REASONING_ENDS, *TURNS))
 
 
 class Overhearing:
@@ -309,8 +309,8 @@ class Overhearing:
         standing, begins = lexicon.at(whole, at), lexicon.begun(whole, at)
         if standing is None and not begins:
             return _SILENT
-        # What opens or closes reasoning changes how all that follows is read, wherever it stands.
-        if standing in _THOUGHT:
+        # What opens or closes reasoning, or the turn of another, changes how all that follows is read.
+        if standing in _CHANGES:
             return _LOUD
         if not self._foresight[0].may_open(whole, at, _before(whole, at), self._levels):
             return _BEGUN if begins else _SILENT

@@ -45,13 +45,14 @@ Invariants, which hold between any two moves:
 
 import re
 from collections.abc import Mapping
+from sys import maxsize
 
 from attrs import define
 
 from gateway.core.events import Text
 from strategies.grammar.dialect import Opening
 from strategies.grammar.inline import shows_example
-from strategies.grammar.lexicon import END_TOKENS, LEFTOVERS, REASONING, REASONING_ENDS
+from strategies.grammar.lexicon import END_TOKENS, LEFTOVERS, REASONING, REASONING_ENDS, TURNS, ends_turn
 from strategies.grammar.literal import is_announced_example, may_open_behind, may_open_fence, opens_fence
 from strategies.reading.drafts import CLOSERS
 from strategies.reading.fences import BEHIND_WORDS, Carrier, Fence
@@ -201,6 +202,11 @@ class Prose:
         if window.grammar.results.get(marker, NOBODY) & out.callers and (opening.starts_line or follows):
             window.text(at)
             return Discarding(self)
+        # What the model has others say is none of its own, nor is what it would do then.
+        if marker in TURNS and not window.inline and (follows or ends_turn(opening.before)):
+            window.text(at)
+            window.blind = maxsize
+            return self
         is_silent = out.is_silent and not window.buf[:at].strip()
         # A server that shows special tokens shows the end of the turn too; in any other answer it is text about tokens.
         if marker in END_TOKENS and (out.is_speaking or (is_silent and out.callers)):
@@ -403,7 +409,7 @@ class BehindCall:
             window.text(len(marker))
             self._is_closed = True
             return self
-        if window.grammar.results.get(marker or "", NOBODY) & held.families:
+        if marker in TURNS or window.grammar.results.get(marker or "", NOBODY) & held.families:
             return self._decide(window, accept=not self._is_closed)
         rows, opening = window.openings_now(callers=held.families)
         if rows and not self._is_closed and (opening.marker == marker or opening.starts_line):
