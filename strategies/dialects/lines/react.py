@@ -15,6 +15,7 @@ from typing import Any
 from attrs import evolve
 
 from gateway.core.tools import Tool
+from strategies.dialects.lines.plain_input import sole, text_arguments
 from strategies.dialects.lines.python import call_drafts
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
 from strategies.grammar.fences import read_line, read_rest
@@ -24,16 +25,14 @@ from strategies.grammar.lexicon import LEFTOVERS
 from strategies.grammar.literal import is_announced_example
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.loose_quotes import may_be_torn
-from strategies.text.python_text import PythonFault, bracketed, read_calls, reading_calls
+from strategies.text.python_text import PythonFault, bracketed, reading_calls
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
-from strategies.text.turns import whole
 from strategies.writing.block_renderer import BlockRenderer
 from strategies.writing.renderer import CannotExpress
 from strategies.writing.token_renderer import json_text
 
-__all__ = ["REACT", "text_arguments"]
+__all__ = ["REACT"]
 
 _OPENERS = ("Action:", "action:", "ACTION:", "Action：", "**Action:**", "**Action**:", "Action ", "**Action ")
 # Where the stop word fails, the model goes on with a result of its own making:
@@ -56,10 +55,6 @@ _NEXT = re.compile(
     r"(?:\*\*)?(?:observation|thought|action|final answer)(?: ?[0-9]{1,3})?(?:\*\*)?[:：]", re.IGNORECASE
 )
 _LONGEST_NEXT = 24
-# A tool may require nothing and still be meant to take what is written.
-_SOLE = ("command", "query", "path")
-_NOTHING = frozenset({"", "none", "null", "n/a", "{}", "nothing"})
-_PAIRS = re.compile(r"([A-Za-z_]\w*)\s*=\s*[\"'\[{\d-]")
 _POINT = re.compile(r" {0,3}\*[ \t]")
 """A point of a list that is marked by a star."""
 _CYCLE = re.compile(r"\s*(?:thought|question)\s*[0-9]{0,3}\s*[:：][^\n]*\Z", re.IGNORECASE)
@@ -198,7 +193,7 @@ def _fenced(cur: Cursor, schema: ToolSchema) -> Steps:
         if text[parsed.end :].strip():
             raise Reject("text after the object", attempted=True)
         return parsed.value, parsed.steps
-    return {_sole(schema): text.removesuffix("\n")}, ()
+    return {sole(schema): text.removesuffix("\n")}, ()
 
 
 _BACKTICKS = re.compile(r"`*")
@@ -223,39 +218,6 @@ def _spanned(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Ste
     if not closed or not ((yield from cur.at_end()) or (yield from cur.starts("\n"))):
         raise Reject("backticks inside the input", attempted=True)
     return text_arguments(text, schema), ()
-
-
-def text_arguments(text: str, schema: ToolSchema) -> dict[str, Any]:
-    """The arguments that a plain text stands for; raises `Reject` where there is no telling."""
-    text = text.strip()
-    if text.lower() in _NOTHING and not schema.required:
-        return {}
-    pairs = _PAIRS.match(text)
-    # `path="a.py", limit=3`, as in a call of Python.
-    if pairs is not None and pairs.group(1) in schema.properties:
-        try:
-            return read_calls(f"f({text})")[0].arguments
-        except PythonFault as fault:
-            raise Reject(fault.reason, attempted=True) from None
-    if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1]:
-        text = text[1:-1]
-    if not text:
-        raise Reject("no input", attempted=True)
-    # An object whose beginning is lost must not become the one text of a tool that takes text.
-    if text.endswith("}") and whole(may_be_torn(text, '"', schema.properties)):
-        raise Reject("the object is damaged", attempted=True)
-    return {_sole(schema): text}
-
-
-def _sole(schema: ToolSchema) -> str:
-    """The parameter that an input without names is for."""
-    if len(schema.required) == 1:
-        (key,) = schema.required
-    else:
-        key = next((name for name in _SOLE if name in schema.properties and not schema.required), "")
-    if not key or not schema.prop(key).is_string:
-        raise Reject("input without names", attempted=True)
-    return key
 
 
 def _may_end(cur: Cursor, opening: Opening) -> Steps:
