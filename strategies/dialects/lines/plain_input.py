@@ -1,6 +1,6 @@
 """What a plain text stands for that is a tool's whole input: the one parameter, or parameters by their names.
 
-    input = [ NAME ( "=" | ":" ) ] text | NAME "=" Python value { "," ... } | members of an object | an object as a string
+    input = [ NAME ( "=" | ":" ) ] text | NAME "=" VALUE { "," ... } | members of an object | an object as a string
 
 Only names that the tool declares count: a command or a query may begin with any other word and such a sign. Where a
 name is there and more than its one value, it is not told what belongs to which; that is doubt, as are lists.

@@ -26,6 +26,7 @@ from strategies.grammar.literal import is_announced_example
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.python_text import PythonFault, bracketed, reading_calls
+from strategies.text.shell_lines import Heredocs
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.writing.block_renderer import BlockRenderer
@@ -37,7 +38,16 @@ __all__ = ["REACT"]
 _OPENERS = ("Action:", "action:", "ACTION:", "Action：", "**Action:**", "**Action**:", "Action ", "**Action ")
 # Where the stop word fails, the model goes on with a result of its own making:
 # https://github.com/QwenLM/Qwen-Agent/issues/928
-_RESULTS = ("Observation:", "observation:", "OBSERVATION:", "**Observation:**", "**Observation**:", "Observation：")
+_RESULTS = (
+    "Observation:",
+    "observation:",
+    "OBSERVATION:",
+    "**Observation:**",
+    "**Observation**:",
+    "Observation：",
+    "[Observation]",
+    "Action Result:",
+)
 _HEADING = re.compile(r"[0-9]{0,3}[ ]?(?:\*\*)?[:：](?:\*\*)?\Z")
 _HEADING_RUN = re.compile(r"[0-9 *:：]*")
 _BLANKS = re.compile(r"[ \t]*")
@@ -45,14 +55,26 @@ _NAME = re.compile(r"[\w.:/-]*")
 _DECORATION = re.compile(r"[`*\"']*")
 _NO_SPACE = re.compile(r"[*`,.; \t]*")
 _INPUTS = ("Action Input", "action input", "ACTION INPUT", "Action input", "Input", "Arguments")
+_HEADS = r"observation|thought|action(?: input| result)?|final answer"
+_SPEAKERS = r"(?:\*\*)?(?-i:Answer|Question|User|Human)(?:\*\*)?[:：]"
+"""Who goes on behind a blank line: LlamaIndex ends with an answer of this kind, others write the whole talk.
+https://github.com/run-llama/llama_index/blob/main/llama-index-core/llama_index/core/agent/react/output_parser.py"""
 _STOP = re.compile(
-    r"\n {0,3}(?:(?:\*\*)?(?:observation|thought|action(?: input)?|final answer)(?: [0-9]{1,3})?(?:\*\*)?[:：]|```)",
+    rf"\n {{0,3}}(?:(?:\*\*)?(?:{_HEADS})(?: [0-9]{{1,3}})?(?:\*\*)?[:：]|\[observation\]|```)"
+    rf"|\n[ \t\r]{{0,8}}\n {{0,3}}{_SPEAKERS}",
     re.IGNORECASE,
 )
+_STOP_WORD = re.compile(r"\n {0,3}(?:\*\*)?observation(?:\*\*)?\s*+\Z", re.IGNORECASE)
+"""The stop word itself, which some servers leave in without its colon."""
+_BLANK_LINE = re.compile(r"\n[ \t\r]*+\n")
+_LONGEST_BLANK = 10
+_COMMANDS = frozenset({"cmd", "command"})
 _STOP_SIZE = 40
 _STOPS = ("\nObservation:", "\nThought:", "\nAction:", "\nFinal Answer:", "\n```")
 _NEXT = re.compile(
-    r"(?:\*\*)?(?:observation|thought|action|final answer)(?: ?[0-9]{1,3})?(?:\*\*)?[:：]", re.IGNORECASE
+    rf"(?:\*\*)?(?:{_HEADS})(?: ?[0-9]{{1,3}})?(?:\*\*)?[:：]|\[observation\]|{_SPEAKERS}"
+    r"|(?:\*\*)?observation(?:\*\*)?\s{0,4}\Z",
+    re.IGNORECASE,
 )
 _LONGEST_NEXT = 24
 _POINT = re.compile(r" {0,3}\*[ \t]")
@@ -158,11 +180,36 @@ def _input(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps
         return (yield from _fenced(cur, context.schema(tool)))
     if first == "`":
         return (yield from _spanned(cur, context, opening, tool))
+    return (yield from _plain(cur, context.schema(tool))), ()
+
+
+def _plain(cur: Cursor, schema: ToolSchema) -> Steps:
+    """The input up to what can follow it; within a heredoc nothing does."""
     pieces = Taken(cur)
-    stopped = yield from cur.until_match(_STOP, _STOP_SIZE, pieces.add)
+    heredocs = Heredocs()
+
+    def add(text: str) -> None:
+        pieces.add(text)
+        heredocs.add(text)
+
+    while (stopped := (yield from cur.until_match(_STOP, _STOP_SIZE, add))) and heredocs.stands_open():
+        add("\n")
+        cur.pos += 1
     if not stopped and cur.cut:
         raise Reject("cut", attempted=True)
-    return text_arguments(pieces.text(), context.schema(tool)), ()
+    if not stopped and heredocs.stopped and heredocs.stands_open():
+        raise Reject("heredoc never ends", attempted=True)
+    text = pieces.text()
+    if not stopped:
+        text = _STOP_WORD.sub("", text)
+    given = text_arguments(text, schema)
+    # Words behind a blank line go on with the answer, not with a name or a path.
+    bodies = [key for key in given if schema.prop(key).body]
+    # A letter may have such words of its own; a command has not.
+    is_told = stopped and _BLANK_LINE.match((yield from cur.peek(_LONGEST_BLANK))) and set(bodies) - _COMMANDS
+    if is_told or (not bodies and _BLANK_LINE.search(text.strip())):
+        raise Reject("text behind the input", attempted=True)
+    return given
 
 
 def _input_heading(cur: Cursor) -> Steps:

@@ -204,3 +204,68 @@ def test_a_page_may_begin_with_a_tag_that_is_named_as_its_parameter() -> None:
 def test_what_may_be_code_is_not_taken_for_a_name(given: str) -> None:
     found = read_every_way(f"Action: run\nAction Input: {given}", tools=ToolSet([tool("run", "code")]))
     assert found.calls == []
+
+
+ENDS = [
+    "\nObservation",
+    "\n**Observation**",
+    "\nObservation\n",
+    "\nAction Result: b",
+    "\n[Observation] b",
+    "\n\nAnswer: 42",
+    "\n\nUser: thanks",
+    "\n \nHuman: thanks",
+]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    ("name", "given", "arguments"),
+    [
+        ("read", "/a", {"filePath": "/a"}),
+        ("bash", "ls -l", {"command": "ls -l"}),
+        ("bash", '{"command": "ls"}', {"command": "ls"}),
+    ],
+)
+def test_an_input_ends_where_somebody_else_goes_on(end: str, name: str, given: str, arguments: dict[str, str]) -> None:
+    (call,) = read_every_way(f"Action: {name}\nAction Input: {given}{end}").calls
+    assert (call[0], json.loads(call[1])) == (name, arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("read", "/a\n\nI will wait for the result."),
+        ("read", "/a\n \t\nThat is all."),
+        ("say", "Dear all,\n\nAnswer: it is done."),
+        ("bash", "cat <<EOF\nObservation: a\nObservation: b"),
+    ],
+)
+def test_an_input_whose_end_cannot_be_told_is_doubt(name: str, given: str) -> None:
+    text = f"Action: {name}\nAction Input: {given}"
+    tools = ToolSet([tool("read", "filePath"), tool("bash", "command"), tool("say", "message")])
+    found = read_every_way(text, tools=tools)
+    assert (found.calls, found.text) == ([], text)
+    assert any(note.verdict.meant for note in found.events if isinstance(note, Note) and note.verdict is not None)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "cd /a\n\nls",
+        "ls\nUser: a",
+        "cat <<EOF\nObservation: a\nEOF",
+        "cat <<EOF\nObservation: a\nThought: b\n\nUser: c\nEOF\nls",
+        "cat <<'A' <<-B\nAction: a\nA\nThought: b\n\tB\nls",
+        'echo "<<X"',
+    ],
+)
+@pytest.mark.parametrize("behind", ["", "\nObservation: c"])
+def test_what_stands_in_a_heredoc_ends_no_command(given: str, behind: str) -> None:
+    (call,) = read_every_way(f"Action: bash\nAction Input: {given}{behind}").calls
+    assert json.loads(call[1]) == {"command": given}
+
+
+def test_a_heredoc_that_ends_with_the_answer_is_the_command_as_it_stands() -> None:
+    (call,) = read_every_way("Action: bash\nAction Input: cat <<X\nleft open").calls
+    assert json.loads(call[1]) == {"command": "cat <<X\nleft open"}
