@@ -3,9 +3,10 @@
     call  = "Action:" NAME newline "Action Input:" input
     input = JSON object | a code fence | text to the next keyword at a line start, or to the end
 
-Keywords may be bold, numbered or in another case; both may stand on one line. Also read: a Python call or a JSON object
-behind `Action:`, `Input:` alone, no input for a tool that needs none. A call counts where an observation, a thought, an
-answer, another action or the end follows; everything from an observation on is invented. The name must be declared.
+Keywords may be bold, numbered or in another case; both may stand on one line. Also read: a Python call or a JSON object,
+also in a fence, behind `Action:`, `Input:` alone, no input for a tool that needs none. A call counts where an
+observation, a thought, an answer, another action or the end follows; everything from an observation on is invented. The
+name must be declared.
 """
 
 import re
@@ -53,6 +54,7 @@ _HEADING_RUN = re.compile(r"[0-9 *:：]*")
 _BLANKS = re.compile(r"[ \t]*")
 _NAME = re.compile(r"[\w.:/-]*")
 _DECORATION = re.compile(r"[`*\"']*")
+_INFO = re.compile(r"[a-z]*")
 _NO_SPACE = re.compile(r"[*`,.; \t]*")
 _INPUTS = ("Action Input", "action input", "ACTION INPUT", "Action input", "Input", "Arguments")
 _HEADS = r"observation|thought|action(?: input| result)?|final answer"
@@ -102,8 +104,10 @@ def _parse(
     if opening.marker.endswith(" ") and not _HEADING.match((yield from cur.match(_HEADING_RUN, 12)).rstrip()):
         raise Reject("no action")
     yield from cur.match(_BLANKS, 64)
-    if (yield from cur.peek(1)) == "{":
+    run = yield from _fence_ahead(cur)
+    if run or (yield from cur.peek(1)) == "{":
         drafts = yield from _object(cur, context, opening)
+        yield from _fence_end(cur, run)
     else:
         yield from cur.match(_DECORATION, 4)
         name: str = yield from cur.match(_NAME, 128)
@@ -125,6 +129,31 @@ def _parse(
 
 def _ending(draft: Draft, end: int) -> Draft:
     return evolve(draft, end=end)
+
+
+def _fence_ahead(cur: Cursor) -> Steps:
+    """The backticks of a fence that opens here, or on the next line, with an object in it; else nothing is consumed."""
+    # https://github.com/langchain-ai/langchain/blob/master/libs/langchain/langchain/agents/structured_chat/prompt.py
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    run: str = ""
+    if (yield from cur.starts("```")):
+        run = yield from cur.match(_BACKTICKS, 64)
+        yield from cur.match(_INFO, 16)
+        yield from cur.ws()
+    if not run or (yield from cur.peek(1)) != "{":
+        run = ""
+        cur.back(start)
+    cur.anchor = None
+    return run
+
+
+def _fence_end(cur: Cursor, run: str) -> Steps:
+    """The end of such a fence."""
+    if run:
+        yield from cur.ws()
+        if not (yield from cur.lit(run)):
+            raise Reject("fence is not closed", attempted=True)
 
 
 def _object(cur: Cursor, context: Context, opening: Opening) -> Steps:
