@@ -4,9 +4,9 @@
     input = JSON object | a code fence | text to the next keyword at a line start, or to the end
 
 Keywords may be bold, numbered or in another case; both may stand on one line. Also read: a Python call or a JSON object,
-also in a fence, behind `Action:`, `Input:` alone, no input for a tool that needs none. A call counts where an
-observation, a thought, an answer, another action or the end follows; everything from an observation on is invented. The
-name must be declared.
+also in a fence, behind `Action:`, `Input:` alone, no input for a tool that needs none, a thought that a fence holds
+together with its action. A call counts where an observation, a thought, an answer, another action or the end follows;
+everything from an observation on is invented. The name must be declared.
 """
 
 import re
@@ -36,6 +36,9 @@ from strategies.writing.token_renderer import json_text
 
 __all__ = ["REACT"]
 
+_THOUGHT = "Thought:"
+_MOST_THOUGHTS = 20
+"""Lines of a thought in a fence."""
 _OPENERS = ("Action:", "action:", "ACTION:", "Action：", "**Action:**", "**Action**:", "Action ", "**Action ")
 # Where the stop word fails, the model goes on with a result of its own making:
 # https://github.com/QwenLM/Qwen-Agent/issues/928
@@ -55,6 +58,7 @@ _BLANKS = re.compile(r"[ \t]*")
 _NAME = re.compile(r"[\w.:/-]*")
 _DECORATION = re.compile(r"[`*\"']*")
 _INFO = re.compile(r"[a-z]*")
+_LINE = re.compile(r"[^\n]*")
 _NO_SPACE = re.compile(r"[*`,.; \t]*")
 _INPUTS = ("Action Input", "action input", "ACTION INPUT", "Action input", "Input", "Arguments")
 _HEADS = r"observation|thought|action(?: input| result)?|final answer"
@@ -88,6 +92,8 @@ def _may_open(_context: Context, opening: Opening) -> bool:
     """Whether the keyword counts: where nobody thinks, a bold one right under a starred point belongs to it."""
     # Else each point of such a list would wait to be seen not to be one: the star may be the first of two.
     # https://spec.commonmark.org/0.31.2/#lazy-continuation-line
+    if opening.marker == _THOUGHT:
+        return opening.fence is not None
     if opening.marker[:1] != "*" or "hought" in opening.before:
         return True
     lines = opening.before.rstrip(" \t").rsplit("\n", 2)
@@ -101,6 +107,8 @@ def _parse(
     if is_announced_example(_CYCLE.sub("", opening.before.rstrip())):
         raise Reject("announced as an example")
     cur.pos += len(opening.marker)
+    if opening.marker == _THOUGHT:
+        yield from _thought(cur)
     if opening.marker.endswith(" ") and not _HEADING.match((yield from cur.match(_HEADING_RUN, 12)).rstrip()):
         raise Reject("no action")
     yield from cur.match(_BLANKS, 64)
@@ -129,6 +137,20 @@ def _parse(
 
 def _ending(draft: Draft, end: int) -> Draft:
     return evolve(draft, end=end)
+
+
+def _thought(cur: Cursor) -> Steps:
+    """The lines of a thought, up to its action."""
+    # https://github.com/crewAIInc/crewAI/blob/main/lib/crewai/src/crewai/translations/en.json
+    for _ in range(_MOST_THOUGHTS):
+        yield from cur.match(_LINE, 500)
+        if not (yield from cur.lit("\n")):
+            break
+        if (yield from cur.lits(("Action:", "**Action:**"))):
+            return
+        if (yield from cur.starts("```")):
+            break
+    raise Reject("no action")
 
 
 def _fence_ahead(cur: Cursor) -> Steps:
@@ -322,7 +344,7 @@ REACT = Dialect(
     id="react",
     family="react",
     level="C",
-    line_openers=lambda _context: _OPENERS,
+    line_openers=lambda _context: (*_OPENERS, _THOUGHT),
     may_open=_may_open,
     parse=_parse,
     results=_RESULTS,
