@@ -3,10 +3,10 @@
     call  = "Action:" NAME newline "Action Input:" input
     input = JSON object | a code fence | text to the next keyword at a line start, or to the end
 
-Keywords may be bold, numbered or in another case; both may stand on one line. Also read: a Python call or a JSON object,
-also in a fence, behind `Action:`, `Input:` alone, no input for a tool that needs none, a thought that a fence holds
-together with its action. A call counts where an observation, a thought, an answer, another action or the end follows;
-everything from an observation on is invented. The name must be declared.
+Keywords may be bold, numbered or in another case; both may stand on one line. Also read: a Python call or a JSON
+object, also in a fence, behind `Action:`, `Input:` alone, no input for a tool that needs none, a thought that a fence
+holds together with its action. A call counts where an observation, a thought, an answer, another action or the end
+follows; everything from an observation on is invented. The name must be declared.
 """
 
 import re
