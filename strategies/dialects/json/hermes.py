@@ -21,6 +21,7 @@ from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Openi
 from strategies.grammar.json_calls import drafting
 from strategies.grammar.json_payload import read_surplus
 from strategies.grammar.lexicon import LEFTOVERS
+from strategies.grammar.literal import shows_opener
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tape import Taken
@@ -119,6 +120,11 @@ def _parse_unopened(
     value, steps = yield from cur.work(_parsed(pieces.text(), context))
     found = yield from cur.work(drafting(value, context, form="hermes", steps=steps))
     yield from _with(found, ("call_opener_missing",))
+
+
+def _may_open_unopened(_context: Context, opening: Opening) -> bool:
+    # Behind an opener that is quoted nothing has lost its own.
+    return not is_inside_data(opening) and not shows_opener(opening.before, "<tool_call>", "</tool_call>")
 
 
 def _values(cur: Cursor, context: Context, name: str | None, closer: str) -> Steps:
@@ -321,7 +327,7 @@ UNOPENED = Dialect(
     family="tool_call",
     level="B",
     line_openers=lambda _context: ("{",),
-    may_open=lambda _context, opening: not is_inside_data(opening),
+    may_open=_may_open_unopened,
     parse=_parse_unopened,
     models=HERMES.models,
     example='{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</tool_call>',
