@@ -80,17 +80,21 @@ def _form(p: str, close: str, plain: str = "") -> Form:
         section_close=re.compile(rf"</{close}(?:{_BLOCKS})>\Z"),
         wrong_close=re.compile(r"</(?:function|tool|tool_use)>\Z"),
         edges="pair",
+        takes_section=bool(plain),
         cdata_closers=("</parameter>", f"</{plain or _PREFIX}parameter>", "</steptml:parameter>"),
     )
 
 
 INVOKE = _form(_P, _P)
+_WITH_SECTION = evolve(INVOKE, takes_section=True)
 
 
 def _form_of(marker: str) -> Form:
     """The tags that belong to this opener: behind a prefix of no family all that open have the same one."""
     prefix = marker[1 : marker.find(":") + 1]
-    return _form(re.escape(prefix), f"(?:{re.escape(prefix)})?", prefix) if prefix in _OTHERS else INVOKE
+    if prefix in _OTHERS:
+        return _form(re.escape(prefix), f"(?:{re.escape(prefix)})?", prefix)
+    return _WITH_SECTION if prefix else INVOKE
 
 
 _XAI = evolve(
