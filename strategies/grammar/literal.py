@@ -326,6 +326,8 @@ def _inside_long_string(before: str) -> bool:
     for quotes in _TRIPLE.finditer(text):
         if opened:
             opened, at = ("", 0) if quotes.group() == opened else (opened, at)
+        elif text.count("`", text.rfind("\n", 0, quotes.start()) + 1, quotes.start()) % 2:
+            continue  # in inline code they are talked about
         elif _BEFORE_STRING.search(text[max(0, quotes.start() - 48) : quotes.start()]):
             opened, at = quotes.group(), quotes.end()
     return bool(opened) and _is_balanced(text[at:])
