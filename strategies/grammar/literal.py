@@ -16,6 +16,7 @@ __all__ = [
     "may_open_behind",
     "may_open_fence",
     "opens_fence",
+    "shows_opener",
     "stands_in_words",
 ]
 
@@ -28,6 +29,9 @@ _TAGS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>)+\Z")
 """Openers of a wrapper: what they stand in, the call inside stands in."""
 _WRAPPERS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>\s*)+\Z")
 _STRAIGHT = ('"', "'", "`")
+_LONG = ('"""', "'''")
+_IN_SIGHT = 400
+"""How many characters of what stands before an opener are at hand."""
 _BEFORE_QUOTES = "([{:=,"
 """What stands before a quotation mark that opens; before one that closes there are words."""
 # https://spec.commonmark.org/0.31.2/#block-quotes
@@ -300,6 +304,56 @@ def inside_word(opening: Opening) -> bool:
     return opening.marker[:1].isalpha() and last.isascii() and last.isalnum()
 
 
+_TRIPLE = re.compile(r"""\"\"\"|'''""")
+_BEFORE_STRING = re.compile(
+    r"(?:[=(\[{,:+]|(?<!\w)(?:return|yield|in|and|or|not|assert))[ \t]{0,8}(?:[rbfuRBFU]{1,2})?\Z"
+    r"|(?:\A|:[ \t]{0,8}\n)[ \t]{0,32}(?:[rbfuRBFU]{1,2})?\Z"
+)
+"""What stands before a long string of code; in prose such quotes are talked about."""
+_PREFIXED = re.compile(r"""(?<!\w)[rbfuRBFU]{1,2}["']\Z""")
+_PARAGRAPH = re.compile(r"\n[ \t\r]*+\n")
+_MARK = re.compile(r"<(/?)([A-Za-z][\w.:-]{0,63})|<[|｜][^<>\n]{1,40}")
+
+
+def _inside_long_string(before: str) -> bool:
+    """Whether a string between triple quotes has been opened in this paragraph, and not closed."""
+    text = before
+    if len(_PARAGRAPH.findall(before)):
+        text = _PARAGRAPH.split(before)[-1]
+    elif len(before) >= _IN_SIGHT:
+        return False  # what stands before its first quotes is not in sight
+    opened, at = "", 0
+    for quotes in _TRIPLE.finditer(text):
+        if opened:
+            opened, at = ("", 0) if quotes.group() == opened else (opened, at)
+        elif text.count("`", text.rfind("\n", 0, quotes.start()) + 1, quotes.start()) % 2:
+            continue  # in inline code they are talked about
+        elif _BEFORE_STRING.search(text[max(0, quotes.start() - 48) : quotes.start()]):
+            opened, at = quotes.group(), quotes.end()
+    return bool(opened) and _is_balanced(text[at:])
+
+
+def _is_balanced(text: str) -> bool:
+    """Whether no markup ends here that has begun before: a string inside that has ended with it."""
+    opened: set[str] = set()
+    for mark in _MARK.finditer(text):
+        closes, name = mark.groups()
+        if name is None and "begin" not in mark.group() and "token" not in opened:
+            return False
+        if closes and name not in opened:
+            return False
+        opened.add(name or "token")
+    return True
+
+
+def shows_opener(before: str, opener: str, closer: str) -> bool:
+    """Whether this paragraph quotes an opener, and no closer behind it: what follows may be the rest of it."""
+    at = before.rfind(opener)
+    if at < 0 or before.find(closer, at) >= 0 or _PARAGRAPH.search(before, at):
+        return False
+    return before[at - 1 : at] in tuple(_QUOTES)
+
+
 def _opens_quotation(before: str) -> bool:
     """Whether a quotation begins here, or before the openers that go ahead; one that has ended may precede a call."""
     ends = before.rstrip()
@@ -307,6 +361,8 @@ def _opens_quotation(before: str) -> bool:
         return True
     if _ends_in_tag(ends):
         before = _MARKERS.sub("", before)
+    if ('"""' in before or "'''" in before) and _inside_long_string(before):
+        return True
     line = line_of(before)
     if _BLOCKQUOTE.fullmatch(line):
         return True
@@ -314,6 +370,11 @@ def _opens_quotation(before: str) -> bool:
     last = told[-1:]
     if last in _OPENED_BY and (told == line or last in _OPENING_QUOTES):
         return told.count(last) > sum(map(told.count, _OPENED_BY[last]))
+    if line.endswith(_LONG):
+        # The first of them opens, the second closes.
+        return _PARAGRAPH.split(before)[-1].count(line[-3:]) % 2 == 1
+    if line.endswith(_STRAIGHT[:2]) and _PREFIXED.search(line[-5:]):
+        return True
     return line.endswith(_STRAIGHT) and (line[-2:-1].isspace() or line[-2:-1] in _BEFORE_QUOTES)
 
 

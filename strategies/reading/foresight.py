@@ -95,7 +95,7 @@ def may_become(info: str, carriers: Iterable[str]) -> bool:
 
 def may_open_carrier(before: str, *, inline: int) -> bool:
     """Whether a fence that may carry calls could open behind this text, which does not announce an example."""
-    line = before.rsplit("\n", 1)[-1]
+    line = line_of(before)
     # Up to three blanks, as an indent of four is code: https://spec.commonmark.org/0.31.2/#fenced-code-blocks
     may_carry = (may_open_fence(line) and len(line) <= 3) or (not inline and may_open_behind(line))
     return may_carry and not is_announced_example(before)

@@ -52,7 +52,7 @@ from attrs import define
 from gateway.core.events import Text
 from strategies.grammar.dialect import Opening
 from strategies.grammar.inline import shows_example
-from strategies.grammar.lexicon import END_TOKENS, LEFTOVERS, REASONING, REASONING_ENDS, TURNS, ends_turn
+from strategies.grammar.lexicon import END_TOKENS, LEFTOVERS, REASONING, REASONING_ENDS, TURNS, ends_turn, line_of
 from strategies.grammar.literal import is_announced_example, may_open_behind, may_open_fence, opens_fence
 from strategies.reading.drafts import CLOSERS
 from strategies.reading.fences import BEHIND_WORDS, Carrier, Fence
@@ -323,7 +323,7 @@ class Prose:
 
     def _fence_line(self, window: Window, at: int, end: int) -> Move | None:
         """Of a run from `at` to `end` that may open a fence."""
-        line = window.before(at).rsplit("\n", 1)[-1]
+        line = line_of(window.before(at))
         is_behind_words = not may_open_fence(line)
         # Models do put a fence behind "Here is the call:" on one line; Markdown knows none there, so only those few
         # count.

@@ -8,7 +8,7 @@ import re
 
 from attrs import define, field
 
-__all__ = ["Commands", "ShellFault", "heredocs", "simple_commands"]
+__all__ = ["Commands", "Heredocs", "ShellFault", "heredocs", "simple_commands"]
 
 _HEREDOC = re.compile(r"""(?<!<)<<(-|~)?[ \t]*(['"]?)([A-Za-z_]\w*)\2""")
 _FIRST = re.compile(r"[A-Za-z0-9_./+-]++(?=[ \t\n;&|<>()`]|\Z)")
@@ -41,6 +41,42 @@ def heredocs(line: str) -> list[tuple[str, bool, bool]]:
     """The end words of the heredocs that a line opens, whether tabs may stand before them, and whether quoted."""
     plain = _without_strings(line)
     return [(match.group(3), match.group(1) == "-", bool(match.group(2))) for match in _HEREDOC.finditer(plain)]
+
+
+class Heredocs:
+    """The heredocs that stand open in a text that comes in pieces; each line is looked at once."""
+
+    __slots__ = ("_line", "_waiting", "stopped")
+
+    def __init__(self) -> None:
+        self._line: list[str] = []
+        self._waiting: list[tuple[str, bool]] = []
+        self.stopped = False
+        """It was asked for while one stood open."""
+
+    def add(self, text: str) -> None:
+        *ended, rest = text.split("\n")
+        for line in ended:
+            self._line.append(line)
+            self._end_line()
+        if rest:
+            self._line.append(rest)
+
+    def _end_line(self) -> None:
+        line = "".join(self._line).rstrip("\r")
+        self._line.clear()
+        if self._waiting:
+            word, indented = self._waiting[0]
+            if (line.lstrip("\t") if indented else line) == word:
+                self._waiting.pop(0)
+        elif "<<" in line:
+            self._waiting = [(word, indented) for word, indented, _ in heredocs(line)]
+
+    def stands_open(self) -> bool:
+        """Whether one does, where the line ends here."""
+        self._end_line()
+        self.stopped = self.stopped or bool(self._waiting)
+        return bool(self._waiting)
 
 
 _STRINGS = re.compile(r"""(<<[-~]?[ \t]*)|'[^'\n]*+'|"(?:[^"\\\n]|\\.)*+"|(?:\A|(?<=\s))#[^\n]*+""")

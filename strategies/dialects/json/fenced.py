@@ -21,6 +21,7 @@ from strategies.grammar.fences import read_rest
 from strategies.grammar.json_calls import CONTAINER_KEYS, NAME_KEYS, drafting
 from strategies.grammar.json_payload import FRAME, lacks_frame_only, read_surplus, with_mends
 from strategies.grammar.lexicon import line_of
+from strategies.grammar.literal import shows_opener
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.entities import TwoReadings, attribute_value
 from strategies.text.tape import Taken
@@ -104,6 +105,8 @@ def _closers(cur: Cursor, opening: Opening) -> Steps:
     closers = (*_LOST, ")") if opening.marker.startswith("(") else _LOST
     cur.anchor = start = cur.offset
     yield from cur.ws()
+    if (yield from cur.starts("</tool_call>")) and shows_opener(opening.before, "<tool_call>", "</tool_call>"):
+        raise Reject("its opener is quoted")
     found = yield from cur.lits(closers)
     if found is None:
         cur.back(start)

@@ -16,13 +16,16 @@ from typing import Any
 
 from attrs import evolve
 
+from strategies.dialects.lines.python import call_drafts
 from strategies.grammar.bare_data import glance, is_inside_data
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_calls import drafting
 from strategies.grammar.json_payload import read_surplus
 from strategies.grammar.lexicon import LEFTOVERS
+from strategies.grammar.literal import shows_opener
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.python_text import PythonFault, bracketed, reading_calls
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import Turns
@@ -86,12 +89,31 @@ def _parse(
     yield from cur.match(_BLANK_RUN)
     yield from cur.ws()
     # Tags in it, or a bare name: the same opener in the forms of Qwen3-Coder and GLM.
-    if (yield from cur.peek(1)) not in ("{", "["):
+    first = yield from cur.peek(1)
+    if first not in ("{", "["):
         yield from _refuse(cur, context)
     closer = f"</{wrapper}>"
-    found = yield from _values(cur, context, name, closer)
+    if first == "[" and name is None and _PYTHON.match((yield from cur.peek(_LONGEST_HEAD))):
+        found = yield from _python(cur, context)
+    else:
+        found = yield from _values(cur, context, name, closer)
     mends = yield from _end(cur, closer)
     yield from _with(found, mends)
+
+
+def _python(cur: Cursor, context: Context) -> Steps:
+    """A list of calls as Python writes them, by models that know the tag and were taught that form."""
+    pieces = Taken(cur)
+    if not (yield from bracketed(cur, pieces.add)):
+        raise Reject("brackets are not closed", attempted=True)
+    try:
+        calls = yield from cur.work(reading_calls(pieces.text()))
+    except PythonFault as fault:
+        raise Reject(fault.reason, attempted=True) from None
+    return (yield from cur.work(call_drafts(calls, context, form="hermes", aliases=False)))
+
+
+_PYTHON = re.compile(r"\[\s{0,8}[\w.:/-]{1,64}\(")
 
 
 def _refuse(cur: Cursor, context: Context) -> Steps:
@@ -121,6 +143,11 @@ def _parse_unopened(
     value, steps = yield from cur.work(_parsed(pieces.text(), context))
     found = yield from cur.work(drafting(value, context, form="hermes", steps=steps))
     yield from _with(found, ("call_opener_missing",))
+
+
+def _may_open_unopened(_context: Context, opening: Opening) -> bool:
+    # Behind an opener that is quoted nothing has lost its own.
+    return not is_inside_data(opening) and not shows_opener(opening.before, "<tool_call>", "</tool_call>")
 
 
 def _values(cur: Cursor, context: Context, name: str | None, closer: str) -> Steps:
@@ -330,7 +357,7 @@ UNOPENED = Dialect(
     family="tool_call",
     level="B",
     line_openers=lambda _context: ("{",),
-    may_open=lambda _context, opening: not is_inside_data(opening),
+    may_open=_may_open_unopened,
     parse=_parse_unopened,
     models=HERMES.models,
     example='{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</tool_call>',

@@ -8,9 +8,10 @@
     call     = "<|open|>call tool=" Q " index=" Q "<|sep|>" { argument } "<|close|>call<|sep|>"
     argument = "<|open|>argument key=" Q " type=" Q "<|sep|>" RAW "<|close|>argument<|sep|>"
 
-K2's JSON ends by its braces. Ids that sanitising clients have damaged are read by the declared names, longest first;
-a bare counter only where one tool alone fits the arguments. K3's closer counts where an argument, the call's closer or
-the end follows it; else it is content. Strings flow as they come.
+K2's JSON ends by its braces. An id in front of the arguments' token is a call without its own. Ids that sanitising
+clients have damaged are read by the declared names, longest first; a bare counter only where one tool alone fits the
+arguments. K3's closer counts where an argument, the call's closer or the end follows it; else it is content. Strings
+flow as they come.
 """
 
 import re
@@ -38,11 +39,14 @@ _ARGUMENTS = "<|tool_call_argument_begin|>"
 _CALL_END = ("<|tool_call_end|>",)
 _MAX_NOISE = 200
 _ID = re.compile(r"[^<{]*")
+_BARE_ID = re.compile(r"[\w.:/-]*")
 _CANONICAL = re.compile(r"(?:functions\.)?([^\s:][^\s]*?)\s*:\s*[0-9]+")
 # Clients that allow only letters, digits and lines in an id send back `functions_read_3`, and the model goes on in
 # that way; K2.5 writes `functionsread3` by itself. https://github.com/exo-explore/exo/issues/2281
 # https://github.com/sgl-project/sglang/issues/21377
 _FUNCTIONS = "functions."
+_BEFORE_NAME = (_FUNCTIONS, "_", "-", ":", "/")
+"""Behind these stands the end of a name."""
 _BLANKS = re.compile(r"[ \t]*")
 _DIGITS = re.compile(r"[0-9]*")
 _PREFIX = re.compile(r"functions[._]?")
@@ -56,21 +60,46 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
         yield from cur.ws()
         # Words before the first call of a section are for nobody:
         # https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_kimi_k2_tool_parser.py
-        yield from cur.match(_ID, _MAX_NOISE)
+        words: str = yield from cur.match(_ID, _MAX_NOISE)
+        first = words.split()[-1:]
+        if first and _CANONICAL.fullmatch(first[0]) and (yield from cur.starts(_ARGUMENTS)):
+            yield from (yield from _call(cur, context, opening, first[0]))
+            yield from _calls(cur, context, opening)
+            return
         if not (yield from cur.lit(_CALL)):
             is_empty = yield from cur.lits(_SECTION_END)
             raise Reject("no call in the section", remains=cur.offset if is_empty else behind)
+    yield from (yield from _call(cur, context, opening))
+    yield from _calls(cur, context, opening)
+
+
+def _calls(cur: Cursor, context: Context, opening: Opening) -> Generator[Draft | None, None, None]:
+    """The calls behind the first, and the end of the section."""
     while True:
-        yield from (yield from _call(cur, context, opening))
         yield from cur.ws()
-        if not (yield from cur.lit(_CALL)):
+        if (yield from cur.lit(_CALL)):
+            yield from (yield from _call(cur, context, opening))
+        elif written := (yield from _bare_id(cur)):
+            yield from (yield from _call(cur, context, opening, written))
+        else:
             yield from cur.lits(_SECTION_END)
             return
 
 
-def _call(cur: Cursor, context: Context, opening: Opening) -> Steps:
-    """One call behind its opening token."""
-    written = (yield from cur.match(_ID, 256)).strip()
+def _bare_id(cur: Cursor) -> Steps:
+    """The id that stands here without its opening token; nothing is consumed where there is none."""
+    cur.anchor = start = cur.offset
+    written: str = (yield from cur.match(_BARE_ID, 128)).strip()
+    if not _CANONICAL.fullmatch(written) or not (yield from cur.starts(_ARGUMENTS)):
+        written = ""
+        cur.back(start)
+    cur.anchor = None
+    return written
+
+
+def _call(cur: Cursor, context: Context, opening: Opening, written: str = "") -> Steps:
+    """One call behind its opening token, or behind its id."""
+    written = written or (yield from cur.match(_ID, 256)).strip()
     marked = yield from cur.lit(_ARGUMENTS)
     yield from cur.ws()
     first = yield from cur.peek(1)
@@ -101,9 +130,9 @@ def _parse_stripped(
     while marker and (yield from cur.lit(marker)):
         name = marker.removeprefix(_FUNCTIONS).removesuffix(":")
         count = yield from cur.match(_DIGITS, 4)
-        yield from cur.lit(_ARGUMENTS)
+        is_marked = yield from cur.lit(_ARGUMENTS)
         yield from cur.ws()
-        if not count or (yield from cur.peek(1)) != "{":
+        if not count or not (is_marked or marker.startswith(_FUNCTIONS)) or (yield from cur.peek(1)) != "{":
             raise Reject("no call")
         payload = yield from read_arguments(cur, context, opening, stops, tool=context.find(name))
         surplus = yield from read_surplus(cur)
@@ -115,7 +144,7 @@ def _parse_stripped(
         yield from cur.lits(_CALL_END)
         yield from cur.lits(_SECTION_END)
         yield from cur.ws()
-        marker = yield from _next_of(cur, _ids(context))
+        marker = yield from _next_of(cur, _heads(context))
     yield from found
 
 
@@ -133,12 +162,29 @@ def _next_of(cur: Cursor, markers: tuple[str, ...]) -> Steps:
     """Which of the markers comes next; it is not consumed."""
     for marker in markers:
         if (yield from cur.starts(marker)):
-            return marker
+            # A word and a colon alone begin a sentence.
+            return marker if marker.startswith(_FUNCTIONS) or (yield from _is_marked(cur, marker)) else None
     return None
+
+
+def _is_marked(cur: Cursor, marker: str) -> Steps:
+    """Whether a counter and the token before the arguments stand behind the marker."""
+    cur.anchor = start = cur.offset
+    yield from cur.lit(marker)
+    found = bool((yield from cur.match(_DIGITS, 4))) and (yield from cur.starts(_ARGUMENTS))
+    cur.back(start)
+    cur.anchor = None
+    return found
 
 
 def _ids(context: Context) -> tuple[str, ...]:
     return tuple(f"{_FUNCTIONS}{name}:" for name in context.tools.names)
+
+
+def _heads(context: Context) -> tuple[str, ...]:
+    """The same and the names alone, which count in front of the arguments' own token."""
+    # https://github.com/typeclaw/typeclaw/pull/344
+    return (*_ids(context), *(f"{name}:" for name in context.tools.names))
 
 
 def _meant(written: str, context: Context, arguments: object) -> str | None:
@@ -208,9 +254,9 @@ KIMI_K2_STRIPPED = Dialect(
     family="kimi",
     level="C",
     # Nothing is left between a sentence and them: only this family's words are searched for that.
-    openers=lambda context: _ids(context) if "kimi" in context.model.lower() else (),
-    line_openers=_ids,
-    may_open=lambda _context, opening: not opening.before[-1:].isalnum(),
+    openers=lambda context: _heads(context) if "kimi" in context.model.lower() else (),
+    line_openers=_heads,
+    may_open=lambda _context, opening: not opening.before[-1:].isalnum() and not opening.before.endswith(_BEFORE_NAME),
     parse=_parse_stripped,
     models=KIMI_K2.models,
     carriers=(),

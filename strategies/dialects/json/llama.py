@@ -2,6 +2,7 @@
 
     calls = "<|python_tag|>" ws object { ws [ ";" | "," ] ws object }
           | "<|python_tag|>" NAME ".call(" keywords ")"
+          | "<|python_tag|>" Python calls of declared tools, in brackets or not
           | "<|python_tag|>" CODE
 
 What follows decides. Objects end by their braces; only the final brace may be missing. Code is a call where the request
@@ -11,11 +12,13 @@ declares a tool that runs it, and ends with the message. Bare objects without th
 import re
 from collections.abc import Generator
 
+from strategies.dialects.lines.python import call_drafts
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.grammar.json_payload import STOPS, Payload, code_draft, named_drafts, read_objects
+from strategies.grammar.json_payload import STOPS, Payload, begins_objects, code_draft, named_drafts, read_objects
 from strategies.text.cursor import Cursor, Reject
-from strategies.text.python_text import PythonFault, parse_calls
+from strategies.text.python_text import PythonFault, parse_calls, reading_calls
 from strategies.text.tape import Taken
+from strategies.text.turns import Turns
 from strategies.writing.token_renderer import JsonRenderer, named_object
 
 __all__ = ["LLAMA_JSON"]
@@ -23,13 +26,14 @@ __all__ = ["LLAMA_JSON"]
 _TAG = "<|python_tag|>"
 _END = re.compile("|".join(map(re.escape, (_TAG, *STOPS))))
 _LONGEST = max(map(len, (_TAG, *STOPS)))
+_CALLS = re.compile(r"\[?\s*+[\w.:/-]++\(")
 _BUILT_IN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\.call\(")
 
 
 def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
     yield from cur.ws()
-    if (yield from cur.peek(1)) in ("{", "["):
+    if (yield from begins_objects(cur)):
         yield from read_objects(cur, context, opening, (), stops=(_TAG, *STOPS))
         return
     pieces = Taken(cur)
@@ -37,13 +41,27 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
     if not ended and cur.cut:
         raise Reject("cut", attempted=True)
     code = pieces.text().strip()
-    if not _BUILT_IN.match(code):
+    is_built_in = _BUILT_IN.match(code) is not None
+    if not is_built_in and _CALLS.match(code) and (drafts := (yield from cur.work(_declared(code, context)))):
+        yield from drafts
+        return
+    if not is_built_in:
         # The tag was made for code, by which the models were taught tools first:
         # https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/
         yield code_draft(context, code)
         return
     for name, arguments in _built_in(code):
         yield from (yield from named_drafts(cur, context, name, Payload(value=arguments)))
+
+
+def _declared(code: str, context: Context) -> Turns[list[Draft]]:
+    """The calls that the code is, where it is nothing but calls of declared tools."""
+    try:
+        calls = yield from reading_calls(code)
+        found = yield from call_drafts(calls, context, form="special", aliases=False)
+    except (PythonFault, Reject):
+        return []
+    return found if all(draft.tool is not None for draft in found) else []
 
 
 def _built_in(code: str) -> list[tuple[str, dict[str, object]]]:

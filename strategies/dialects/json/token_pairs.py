@@ -31,7 +31,7 @@ from typing import Any
 from attrs import evolve
 
 from strategies.dialects.lines.python import call_drafts
-from strategies.grammar.bare_data import checking
+from strategies.grammar.bare_data import checking, ends_message
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import (
     STOPS,
@@ -349,6 +349,7 @@ HYPERCLOVAX = Dialect(
 # Around Python calls
 
 _AS_TEXT = "as text"
+_CODE = "<code>"
 
 
 def _parse_lfm2(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
@@ -378,13 +379,36 @@ def _python(cur: Cursor, context: Context, opening: Opening, closers: tuple[str,
             raise Reject("calls are not closed", attempted=True)
     else:
         yield from _by_brackets(cur, closers, pieces)
+    text = pieces.text()
+    if opening.marker == _CODE:
+        text = _unprinted(text)
     try:
-        calls = yield from cur.work(reading_calls(pieces.text()))
+        calls = yield from cur.work(reading_calls(text))
     except PythonFault as fault:
         again = opening.hint is None and not cur.cut
         raise Reject(fault.reason, again=again, hint=_AS_TEXT, attempted=True) from None
     drafts = yield from cur.work(call_drafts(calls, context, form=form))
     yield from with_mends(drafts, (yield from read_end(cur, closers)))
+
+
+def _unprinted(text: str) -> str:
+    """A call whose result is given a name only to print it, without the lines that do."""
+    # https://github.com/huggingface/smolagents/blob/main/src/smolagents/prompts/code_agent.yaml
+    assigned = _ASSIGNED.match(text)
+    if assigned is None:
+        return text
+    name = assigned.group(1)
+    shown = rf"(?:f?\"[^\"\\\n]*+\"|f?'[^'\\\n]*+'|{name}\b)"
+    line = re.compile(
+        rf"[ \t]*+print\([ \t]*+{shown}[ \t]*+(?:,[ \t]*+{shown}[ \t]*+)*+\)[ \t]*+(?:#.*)?[ \t\r;]*+|[ \t\r]*+"
+    )
+    lines = text.rstrip().split("\n")
+    while len(lines) > 1 and line.fullmatch(lines[-1]):
+        lines.pop()
+    return "\n".join(lines)
+
+
+_ASSIGNED = re.compile(r"\s*+([^\W\d]\w*+)[ \t]*+=(?!=)[ \t]*+[\w.]++\(")
 
 
 def _by_brackets(cur: Cursor, closers: tuple[str, ...], pieces: Taken) -> Steps:
@@ -415,7 +439,7 @@ def _parse_lines(
     """
     cur.pos += len(opening.marker)
     yield from cur.ws()
-    yield from _glance(cur, context)
+    is_bare = yield from _glance(cur, context)
     found: list[Draft] = []
     steps = _python(cur, context, opening, (closer,), form)
     for draft in steps:
@@ -423,7 +447,8 @@ def _parse_lines(
             yield None
         else:
             found.append(draft)
-    if ends_line and not (yield from _line_ends(cur)):
+    # Code that goes on with the result is rather shown, where words follow it.
+    if ends_line and not (yield from (_line_ends(cur) if is_bare else ends_message(cur))):
         raise Reject("words behind it")
     yield from (yield from cur.work(checking(found, context)))
 
@@ -442,15 +467,21 @@ _BLANKS = re.compile(r"[ \t]*")
 
 
 def _glance(cur: Cursor, context: Context) -> Steps:
-    """Between tags that mean something else as well, the call of a declared tool comes first."""
+    """Between tags that mean something else as well, the call of a declared tool comes first; whether it is bare."""
     cur.anchor = start = cur.offset
     yield from cur.lit("[")
     yield from cur.ws()
     name: str = yield from cur.match(_CALLEE, 128)
-    if not name or not (yield from cur.starts("(")) or not context.resolve(name):
+    blanks = yield from cur.match(_BLANKS, 8)
+    is_bare = True
+    if (yield from cur.lits(("=",) if name != "print" else ("=", "("))):
+        yield from cur.match(_BLANKS, 8)
+        name, blanks, is_bare = (yield from cur.match(_CALLEE, 128)), "", False
+    if not name or blanks or not (yield from cur.starts("(")) or not context.resolve(name):
         raise Reject("no call inside")
     cur.back(start)
     cur.anchor = None
+    return is_bare
 
 
 _CALLEE = re.compile(r"[\w.:/-]*")
@@ -491,7 +522,7 @@ SMOLLM3 = Dialect(
     id="smollm3",
     family="smollm3",
     level="C",
-    openers=lambda _context: ("<code>",),
+    openers=lambda _context: (_CODE,),
     parse=partial(_parse_lines, closer="</code>", form="pythonic", ends_line=True),
     models=("smollm3*",),
     example='<code>\nread(filePath="src/app.py")\n</code>',

@@ -112,7 +112,10 @@ def _parse(
     # `os.remove(path)` in a block of code is none of a server's tools called `remove`.
     if not in_list and any(_is_member(call.name, context) for call in calls):
         raise Reject("a method, not a tool")
-    found = yield from cur.work(call_drafts(calls, context, form=form, aliases=False, positions=in_list))
+    # A call alone that is the whole answer is as sure as one in brackets.
+    is_alone = opening.starts_message and opening.fence is None and len(calls) == 1
+    positions = in_list or is_alone
+    found = yield from cur.work(call_drafts(calls, context, form=form, aliases=False, positions=positions))
     declared = [evolve(draft, mends=(*draft.mends, "unknown_sibling")) for draft in found if draft.tool is not None]
     if in_list and declared and len(declared) < len(found):
         # https://github.com/vllm-project/vllm/issues/48171
@@ -178,6 +181,7 @@ def _expressions(cur: Cursor, pieces: Taken, *, meant: bool = True) -> Steps:
             if cur.cut or not (pieces.first or "").lstrip().startswith("["):
                 raise Reject("brackets are not closed", attempted=meant)
             return
+        yield from _remark(cur)
         cur.anchor = start = cur.offset
         blanks = yield from cur.match(_SEPARATORS, 256)
         goes_on = bool(blanks) and (yield from cur.match(_CALLEE, 128)) and (yield from cur.starts("("))
@@ -189,6 +193,19 @@ def _expressions(cur: Cursor, pieces: Taken, *, meant: bool = True) -> Steps:
         cur.pos += len(blanks)
 
 
+def _remark(cur: Cursor) -> Steps:
+    """Pass over a comment at the end of the line."""
+    cur.anchor = start = cur.offset
+    yield from cur.match(_BLANKS, 64)
+    is_remark = yield from cur.starts("#")
+    if not is_remark:
+        cur.back(start)
+    cur.anchor = None
+    if is_remark and not (yield from cur.until("\n", _ignored)) and cur.cut:
+        raise Reject("cut", attempted=True)
+
+
+_BLANKS = re.compile(r"[ \t]*")
 _SEPARATORS = re.compile(r"[ \t\r\n;,]*")
 
 

@@ -3,9 +3,10 @@
     call  = "Action:" NAME newline "Action Input:" input
     input = JSON object | a code fence | text to the next keyword at a line start, or to the end
 
-Keywords may be bold, numbered or in another case; both may stand on one line. Also read: a Python call or a JSON object
-behind `Action:`, `Input:` alone, no input for a tool that needs none. A call counts where an observation, a thought, an
-answer, another action or the end follows; everything from an observation on is invented. The name must be declared.
+Keywords may be bold, numbered or in another case; both may stand on one line. Also read: a Python call or a JSON
+object, also in a fence, behind `Action:`, `Input:` alone, no input for a tool that needs none, a thought that a fence
+holds together with its action. A call counts where an observation, a thought, an answer, another action or the end
+follows; everything from an observation on is invented. The name must be declared.
 """
 
 import re
@@ -15,6 +16,7 @@ from typing import Any
 from attrs import evolve
 
 from gateway.core.tools import Tool
+from strategies.dialects.lines.plain_input import sole, text_arguments
 from strategies.dialects.lines.python import call_drafts
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
 from strategies.grammar.fences import read_line, read_rest
@@ -24,42 +26,63 @@ from strategies.grammar.lexicon import LEFTOVERS
 from strategies.grammar.literal import is_announced_example
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.loose_quotes import may_be_torn
-from strategies.text.python_text import PythonFault, bracketed, read_calls, reading_calls
+from strategies.text.python_text import PythonFault, bracketed, reading_calls
+from strategies.text.shell_lines import Heredocs
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
-from strategies.text.turns import whole
 from strategies.writing.block_renderer import BlockRenderer
 from strategies.writing.renderer import CannotExpress
 from strategies.writing.token_renderer import json_text
 
-__all__ = ["REACT", "text_arguments"]
+__all__ = ["REACT"]
 
+_THOUGHT = "Thought:"
+_MOST_THOUGHTS = 20
+"""Lines of a thought in a fence."""
 _OPENERS = ("Action:", "action:", "ACTION:", "Action：", "**Action:**", "**Action**:", "Action ", "**Action ")
 # Where the stop word fails, the model goes on with a result of its own making:
 # https://github.com/QwenLM/Qwen-Agent/issues/928
-_RESULTS = ("Observation:", "observation:", "OBSERVATION:", "**Observation:**", "**Observation**:", "Observation：")
+_RESULTS = (
+    "Observation:",
+    "observation:",
+    "OBSERVATION:",
+    "**Observation:**",
+    "**Observation**:",
+    "Observation：",
+    "[Observation]",
+    "Action Result:",
+)
 _HEADING = re.compile(r"[0-9]{0,3}[ ]?(?:\*\*)?[:：](?:\*\*)?\Z")
 _HEADING_RUN = re.compile(r"[0-9 *:：]*")
 _BLANKS = re.compile(r"[ \t]*")
 _NAME = re.compile(r"[\w.:/-]*")
 _DECORATION = re.compile(r"[`*\"']*")
+_INFO = re.compile(r"[a-z]*")
+_LINE = re.compile(r"[^\n]*")
 _NO_SPACE = re.compile(r"[*`,.; \t]*")
 _INPUTS = ("Action Input", "action input", "ACTION INPUT", "Action input", "Input", "Arguments")
+_HEADS = r"observation|thought|action(?: input| result)?|final answer"
+_SPEAKERS = r"(?:\*\*)?(?-i:Answer|Question|User|Human)(?:\*\*)?[:：]"
+"""Who goes on behind a blank line: LlamaIndex ends with an answer of this kind, others write the whole talk.
+https://github.com/run-llama/llama_index/blob/main/llama-index-core/llama_index/core/agent/react/output_parser.py"""
 _STOP = re.compile(
-    r"\n {0,3}(?:(?:\*\*)?(?:observation|thought|action(?: input)?|final answer)(?: [0-9]{1,3})?(?:\*\*)?[:：]|```)",
+    rf"\n {{0,3}}(?:(?:\*\*)?(?:{_HEADS})(?: [0-9]{{1,3}})?(?:\*\*)?[:：]|\[observation\]|```)"
+    rf"|\n[ \t\r]{{0,8}}\n {{0,3}}{_SPEAKERS}",
     re.IGNORECASE,
 )
+_STOP_WORD = re.compile(r"\n {0,3}(?:\*\*)?observation(?:\*\*)?\s*+\Z", re.IGNORECASE)
+"""The stop word itself, which some servers leave in without its colon."""
+_BLANK_LINE = re.compile(r"\n[ \t\r]*+\n")
+_LONGEST_BLANK = 10
+_COMMANDS = frozenset({"cmd", "command"})
 _STOP_SIZE = 40
 _STOPS = ("\nObservation:", "\nThought:", "\nAction:", "\nFinal Answer:", "\n```")
 _NEXT = re.compile(
-    r"(?:\*\*)?(?:observation|thought|action|final answer)(?: ?[0-9]{1,3})?(?:\*\*)?[:：]", re.IGNORECASE
+    rf"(?:\*\*)?(?:{_HEADS})(?: ?[0-9]{{1,3}})?(?:\*\*)?[:：]|\[observation\]|{_SPEAKERS}"
+    r"|(?:\*\*)?observation(?:\*\*)?\s{0,4}\Z",
+    re.IGNORECASE,
 )
 _LONGEST_NEXT = 24
-# A tool may require nothing and still be meant to take what is written.
-_SOLE = ("command", "query", "path")
-_NOTHING = frozenset({"", "none", "null", "n/a", "{}", "nothing"})
-_PAIRS = re.compile(r"([A-Za-z_]\w*)\s*=\s*[\"'\[{\d-]")
 _POINT = re.compile(r" {0,3}\*[ \t]")
 """A point of a list that is marked by a star."""
 _CYCLE = re.compile(r"\s*(?:thought|question)\s*[0-9]{0,3}\s*[:：][^\n]*\Z", re.IGNORECASE)
@@ -69,6 +92,8 @@ def _may_open(_context: Context, opening: Opening) -> bool:
     """Whether the keyword counts: where nobody thinks, a bold one right under a starred point belongs to it."""
     # Else each point of such a list would wait to be seen not to be one: the star may be the first of two.
     # https://spec.commonmark.org/0.31.2/#lazy-continuation-line
+    if opening.marker == _THOUGHT:
+        return opening.fence is not None
     if opening.marker[:1] != "*" or "hought" in opening.before:
         return True
     lines = opening.before.rstrip(" \t").rsplit("\n", 2)
@@ -82,11 +107,15 @@ def _parse(
     if is_announced_example(_CYCLE.sub("", opening.before.rstrip())):
         raise Reject("announced as an example")
     cur.pos += len(opening.marker)
+    if opening.marker == _THOUGHT:
+        yield from _thought(cur)
     if opening.marker.endswith(" ") and not _HEADING.match((yield from cur.match(_HEADING_RUN, 12)).rstrip()):
         raise Reject("no action")
     yield from cur.match(_BLANKS, 64)
-    if (yield from cur.peek(1)) == "{":
+    run = yield from _fence_ahead(cur)
+    if run or (yield from cur.peek(1)) == "{":
         drafts = yield from _object(cur, context, opening)
+        yield from _fence_end(cur, run)
     else:
         yield from cur.match(_DECORATION, 4)
         name: str = yield from cur.match(_NAME, 128)
@@ -108,6 +137,45 @@ def _parse(
 
 def _ending(draft: Draft, end: int) -> Draft:
     return evolve(draft, end=end)
+
+
+def _thought(cur: Cursor) -> Steps:
+    """The lines of a thought, up to its action."""
+    # https://github.com/crewAIInc/crewAI/blob/main/lib/crewai/src/crewai/translations/en.json
+    for _ in range(_MOST_THOUGHTS):
+        yield from cur.match(_LINE, 500)
+        if not (yield from cur.lit("\n")):
+            break
+        if (yield from cur.lits(("Action:", "**Action:**"))):
+            return
+        if (yield from cur.starts("```")):
+            break
+    raise Reject("no action")
+
+
+def _fence_ahead(cur: Cursor) -> Steps:
+    """The backticks of a fence that opens here, or on the next line, with an object in it; else nothing is consumed."""
+    # https://github.com/langchain-ai/langchain/blob/master/libs/langchain/langchain/agents/structured_chat/prompt.py
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    run: str = ""
+    if (yield from cur.starts("```")):
+        run = yield from cur.match(_BACKTICKS, 64)
+        yield from cur.match(_INFO, 16)
+        yield from cur.ws()
+    if not run or (yield from cur.peek(1)) != "{":
+        run = ""
+        cur.back(start)
+    cur.anchor = None
+    return run
+
+
+def _fence_end(cur: Cursor, run: str) -> Steps:
+    """The end of such a fence."""
+    if run:
+        yield from cur.ws()
+        if not (yield from cur.lit(run)):
+            raise Reject("fence is not closed", attempted=True)
 
 
 def _object(cur: Cursor, context: Context, opening: Opening) -> Steps:
@@ -163,11 +231,36 @@ def _input(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps
         return (yield from _fenced(cur, context.schema(tool)))
     if first == "`":
         return (yield from _spanned(cur, context, opening, tool))
+    return (yield from _plain(cur, context.schema(tool))), ()
+
+
+def _plain(cur: Cursor, schema: ToolSchema) -> Steps:
+    """The input up to what can follow it; within a heredoc nothing does."""
     pieces = Taken(cur)
-    stopped = yield from cur.until_match(_STOP, _STOP_SIZE, pieces.add)
+    heredocs = Heredocs()
+
+    def add(text: str) -> None:
+        pieces.add(text)
+        heredocs.add(text)
+
+    while (stopped := (yield from cur.until_match(_STOP, _STOP_SIZE, add))) and heredocs.stands_open():
+        add("\n")
+        cur.pos += 1
     if not stopped and cur.cut:
         raise Reject("cut", attempted=True)
-    return text_arguments(pieces.text(), context.schema(tool)), ()
+    if not stopped and heredocs.stopped and heredocs.stands_open():
+        raise Reject("heredoc never ends", attempted=True)
+    text = pieces.text()
+    if not stopped:
+        text = _STOP_WORD.sub("", text)
+    given = text_arguments(text, schema)
+    # Words behind a blank line go on with the answer, not with a name or a path.
+    bodies = [key for key in given if schema.prop(key).body]
+    # A letter may have such words of its own; a command has not.
+    is_told = stopped and _BLANK_LINE.match((yield from cur.peek(_LONGEST_BLANK))) and set(bodies) - _COMMANDS
+    if is_told or (not bodies and _BLANK_LINE.search(text.strip())):
+        raise Reject("text behind the input", attempted=True)
+    return given
 
 
 def _input_heading(cur: Cursor) -> Steps:
@@ -198,7 +291,7 @@ def _fenced(cur: Cursor, schema: ToolSchema) -> Steps:
         if text[parsed.end :].strip():
             raise Reject("text after the object", attempted=True)
         return parsed.value, parsed.steps
-    return {_sole(schema): text.removesuffix("\n")}, ()
+    return {sole(schema): text.removesuffix("\n")}, ()
 
 
 _BACKTICKS = re.compile(r"`*")
@@ -223,39 +316,6 @@ def _spanned(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Ste
     if not closed or not ((yield from cur.at_end()) or (yield from cur.starts("\n"))):
         raise Reject("backticks inside the input", attempted=True)
     return text_arguments(text, schema), ()
-
-
-def text_arguments(text: str, schema: ToolSchema) -> dict[str, Any]:
-    """The arguments that a plain text stands for; raises `Reject` where there is no telling."""
-    text = text.strip()
-    if text.lower() in _NOTHING and not schema.required:
-        return {}
-    pairs = _PAIRS.match(text)
-    # `path="a.py", limit=3`, as in a call of Python.
-    if pairs is not None and pairs.group(1) in schema.properties:
-        try:
-            return read_calls(f"f({text})")[0].arguments
-        except PythonFault as fault:
-            raise Reject(fault.reason, attempted=True) from None
-    if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1]:
-        text = text[1:-1]
-    if not text:
-        raise Reject("no input", attempted=True)
-    # An object whose beginning is lost must not become the one text of a tool that takes text.
-    if text.endswith("}") and whole(may_be_torn(text, '"', schema.properties)):
-        raise Reject("the object is damaged", attempted=True)
-    return {_sole(schema): text}
-
-
-def _sole(schema: ToolSchema) -> str:
-    """The parameter that an input without names is for."""
-    if len(schema.required) == 1:
-        (key,) = schema.required
-    else:
-        key = next((name for name in _SOLE if name in schema.properties and not schema.required), "")
-    if not key or not schema.prop(key).is_string:
-        raise Reject("input without names", attempted=True)
-    return key
 
 
 def _may_end(cur: Cursor, opening: Opening) -> Steps:
@@ -284,7 +344,7 @@ REACT = Dialect(
     id="react",
     family="react",
     level="C",
-    line_openers=lambda _context: _OPENERS,
+    line_openers=lambda _context: (*_OPENERS, _THOUGHT),
     may_open=_may_open,
     parse=_parse,
     results=_RESULTS,

@@ -27,6 +27,7 @@ from strategies.grammar.closers import CALL_END, PARAMETER_END
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_bodies import attribute_arguments, json_arguments, python_arguments
 from strategies.grammar.json_payload import read_objects
+from strategies.grammar.lexicon import REASONING_ENDS
 from strategies.grammar.raw_value import Way, doubt
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps, pass_over
@@ -423,7 +424,9 @@ def _parse_bare(
     # Without any tag a name and an object are also what a log or a changelog holds.
     if any(key not in call.schema.properties for key in call.values):
         raise Reject("no arguments of this tool")
-    yield evolve((yield from draft_of(cur, call)), form="bare" if opening.starts_message else "in_prose")
+    # Behind the end of reasoning the message begins.
+    is_alone = opening.starts_message or opening.before.rstrip().endswith(REASONING_ENDS)
+    yield evolve((yield from draft_of(cur, call)), form="bare" if is_alone else "in_prose")
 
 
 _TOOL_CALLS = tuple(f"```{blank}{break_}tool_call" for blank in ("python", " python", "") for break_ in ("\n", "\r\n"))

@@ -3,7 +3,7 @@
     block  = [ "<" P "function_calls>" ws ] invoke { ws invoke } [ ws "</" P "function_calls>" ]
     invoke = "<" P 'invoke name="' NAME '">' ws { param ws } "</" P "invoke>" | "<" P 'invoke name="' NAME '"/>'
     param  = "<" P 'parameter name="' KEY '"' { attribute } ">" RAW "</" P "parameter>"
-    P      = "" | one namespace prefix with its colon
+    P      = "" | a namespace prefix with its colon, of a few that are looked for
 
 Values are verbatim, but for one line break on each side where both are there. Also read: the first form with the name
 and every parameter as an element of its own, and what `parameter_calls` mends. Without the block the name must be a
@@ -14,6 +14,7 @@ or closer behind it is refused at once.
 
 import re
 from collections.abc import Generator
+from functools import cache
 
 from attrs import evolve
 
@@ -52,24 +53,50 @@ __all__ = [
 _PREFIX = "antml:"
 # Muse Glimmer has a prefix of its own: https://github.com/raullenchai/Rapid-MLX/issues/1791
 _P = r"(?:[A-Za-z][\w.-]{0,30}:)?"
+# Models write a prefix of their own as well (https://github.com/openclaw/openclaw/issues/97750). These few are looked
+# for: were any, each tag of a page would be held back until it is seen to be none.
+_OTHERS = (
+    *("ai:", "anthropic:", "claude:", "deepseek:", "dsml:", "fn:", "glm:", "kimi:", "llm:", "mcp:", "minimax:", "mm:"),
+    *("ns:", "ns0:", "qwen:", "tool:", "tools:", "xai:"),
+)
 # Parameters of other families carry more, such as DSML's `string`.
 _ATTRIBUTES = r"""(?:\s+[\w:-]{1,40}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*"""
 _BLOCKS = "function_calls|tool_calls?|dots_function_call"
-INVOKE = Form(
-    # The letter belongs to tokens that were lost: https://github.com/NousResearch/hermes-agent/pull/73472
-    call=re.compile(rf"<\s?{_P}(?:invoke|rivoke)\s+name\s*=\s*{QUOTED.format('name')}\s*(?P<empty>/?)>\Z"),
-    closer="</invoke>",
-    call_close=re.compile(rf"</{_P}(?:invoke|rivoke)>\Z"),
-    param=re.compile(rf"<{_P}parameter(?:\s+r?name)?\s*=\s*{QUOTED.format('key')}{_ATTRIBUTES}\s*(?P<empty>/?)>\Z"),
-    close=re.compile(rf"</{_P}parameter>\Z"),
-    loose=re.compile(rf"</\s*{_P}param[^<>]{{0,60}}>\Z"),
-    stub="</parameter",
-    section_open=re.compile(rf"<{_P}(?:{_BLOCKS})>\Z"),
-    section_close=re.compile(rf"</{_P}(?:{_BLOCKS})>\Z"),
-    wrong_close=re.compile(r"</(?:function|tool|tool_use)>\Z"),
-    edges="pair",
-    cdata_closers=("</parameter>", f"</{_PREFIX}parameter>", "</steptml:parameter>"),
-)
+
+
+@cache
+def _form(p: str, close: str, plain: str = "") -> Form:
+    """The tags with one prefix, or any; `p` and `close` are patterns for those that open and that close."""
+    return Form(
+        # The letter belongs to tokens that were lost: https://github.com/NousResearch/hermes-agent/pull/73472
+        call=re.compile(rf"<\s?{p}(?:invoke|rivoke)\s+name\s*=\s*{QUOTED.format('name')}\s*(?P<empty>/?)>\Z"),
+        closer=f"</{plain}invoke>",
+        call_close=re.compile(rf"</{close}(?:invoke|rivoke)>\Z"),
+        param=re.compile(rf"<{p}parameter(?:\s+r?name)?\s*=\s*{QUOTED.format('key')}{_ATTRIBUTES}\s*(?P<empty>/?)>\Z"),
+        close=re.compile(rf"</{close}parameter>\Z"),
+        loose=re.compile(rf"</\s*{close}param[^<>]{{0,60}}>\Z"),
+        stub=f"</{plain}parameter",
+        section_open=re.compile(rf"<{p}(?:{_BLOCKS})>\Z"),
+        section_close=re.compile(rf"</{close}(?:{_BLOCKS})>\Z"),
+        wrong_close=re.compile(r"</(?:function|tool|tool_use)>\Z"),
+        edges="pair",
+        takes_section=bool(plain),
+        cdata_closers=("</parameter>", f"</{plain or _PREFIX}parameter>", "</steptml:parameter>"),
+    )
+
+
+INVOKE = _form(_P, _P)
+_WITH_SECTION = evolve(INVOKE, takes_section=True)
+
+
+def _form_of(marker: str) -> Form:
+    """The tags that belong to this opener: behind a prefix of no family all that open have the same one."""
+    prefix = marker[1 : marker.find(":") + 1]
+    if prefix in _OTHERS:
+        return _form(re.escape(prefix), f"(?:{re.escape(prefix)})?", prefix)
+    return _WITH_SECTION if prefix else INVOKE
+
+
 _XAI = evolve(
     INVOKE,
     call=re.compile(
@@ -175,13 +202,13 @@ def _parse(
     # A block alone is what documents about agents hold (https://github.com/AmanCode22/deeperseeker/issues/12); who was
     # told to write so means it.
     undeclared = context.prompted == CLAUDE_INVOKE.id
-    yield from read_invoke(cur, context, opening, arguments, INVOKE, undeclared=undeclared)
+    yield from read_invoke(cur, context, opening, arguments, _form_of(opening.marker), undeclared=undeclared)
 
 
 def _parse_bare(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
-    yield from read_invoke(cur, context, opening, arguments, INVOKE, undeclared=False)
+    yield from read_invoke(cur, context, opening, arguments, _form_of(opening.marker), undeclared=False)
 
 
 def _parse_xai(
@@ -275,7 +302,7 @@ CLAUDE_INVOKE = Dialect(
     id="claude_invoke",
     family="invoke",
     level="B",
-    openers=lambda _context: ("<function_calls>", f"<{_PREFIX}function_calls>"),
+    openers=lambda _context: tuple(f"<{prefix}function_calls>" for prefix in ("", _PREFIX, *_OTHERS)),
     parse=_parse,
     results=_RESULTS,
     # Later ones call natively.
@@ -302,7 +329,10 @@ BARE_INVOKE = Dialect(
     id="bare_invoke",
     family="invoke",
     level="C",
-    openers=lambda _context: ("<invoke ", f"<{_PREFIX}invoke ", "< invoke name=", "<rivoke name="),
+    openers=lambda _context: (
+        *(f"<{prefix}invoke " for prefix in ("", _PREFIX, *_OTHERS)),
+        *("< invoke name=", "<rivoke name="),
+    ),
     parse=in_line(_parse_bare),
     inline=True,
     results=(*_RESULTS, "<response>"),

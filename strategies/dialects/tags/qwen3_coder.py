@@ -19,6 +19,7 @@ from strategies.dialects.tags.form import NAME, QUOTED, Call, Form, group, read_
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.inline import in_line
 from strategies.grammar.json_payload import marked_json
+from strategies.grammar.literal import shows_opener
 from strategies.text.cursor import Cursor, Reject, Steps, pass_over
 from strategies.writing.element_renderer import ParameterRenderer, in_lines, inline
 
@@ -181,7 +182,7 @@ def _parse_bare(
 def _may_open_bare(_context: Context, opening: Opening) -> bool:
     """Other words than function mean a call only inside a wrapper that is still open."""
     if "function" in opening.marker:
-        return True
+        return not shows_opener(opening.before, "<tool_call>", "</tool_call>")
     # `<tool=hammer>` may stand in any XML.
     return opening.before.rfind("<tool_call>") > opening.before.rfind("</tool_call>")
 

@@ -49,6 +49,7 @@ _NOBODY = frozenset({"assistant", "user", "all", "system", "developer"})
 # https://github.com/craft-ai-agents/craft-agents-oss/issues/449
 _PARALLEL = "multi_tool_use.parallel"
 _CHANNELS = ("commentary", "analysis")
+_GLUED = (*_CHANNELS, "json", "code")
 _SHOWN = frozenset({"final", "commentary"})
 _BLANKS = re.compile(r"[ \t]*")
 
@@ -67,14 +68,14 @@ class Header:
 def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
     header = yield from read_header(cur, opening.marker)
-    name = _callee(header, context)
+    name, glued = _callee(header, context)
     if name is None:
         # The text of a message for the user is content, its header is not.
         is_shown = header.is_whole and not header.recipient and header.channel in _SHOWN
         raise Reject("no call", remains=cur.offset if is_shown else 0)
     yield from cur.ws()
     # The built-in `python` takes plain code, and models write JSON all the same where a function is declared.
-    if header.is_code and (yield from cur.peek(1)) != "{":
+    if (header.is_code or glued == "code") and (yield from cur.peek(1)) != "{":
         yield (yield from _code(cur, context, name))
         return
     found = context.resolve(name)
@@ -125,17 +126,19 @@ def _read_header(parts: Sequence[str], *, is_whole: bool) -> Header:
     )
 
 
-def _callee(header: Header, context: Context) -> str | None:
-    """The tool that the message is for."""
+def _callee(header: Header, context: Context) -> tuple[str | None, str]:
+    """The tool that the message is for, and the word that was glued to its name."""
     recipient = header.recipient
     # Calls come in the analysis channel as well: https://github.com/openai/harmony/issues/40
     # `final` is what the user reads; a call there is quoted: https://github.com/openai/harmony/blob/main/docs/format.md
     if header.channel.startswith("final") or not recipient or recipient in _NOBODY:
-        return None
+        return None, ""
     # MCP tools have dots of their own in their names.
     name = recipient if context.find(recipient) else recipient.removeprefix("functions.")
     is_tool = recipient == _PARALLEL or context.resolve(recipient, aliases=False) is not None
-    return name or None if is_tool or name != recipient else None
+    # Without the token between them the type is a part of the name: https://github.com/ggml-org/llama.cpp/issues/15102
+    name, glued = _glued(name, context)
+    return (name or None, glued) if is_tool or glued or name != recipient else (None, "")
 
 
 def _code(cur: Cursor, context: Context, name: str) -> Steps:
@@ -170,7 +173,7 @@ def _parse_stripped(
 ) -> Generator[Draft | None, None, None]:
     """`commentary to=functions.NAME json{...}`, with or without the role before it."""
     cur.pos += len(opening.marker)
-    name = _glued((yield from cur.match(_NAME, 128)), context)
+    name, _glue = _glued((yield from cur.match(_NAME, 128)), context)
     yield from cur.ws()
     yield from cur.match(_TYPE, 24)
     yield from cur.ws()
@@ -202,14 +205,15 @@ def _may_open_stripped(_context: Context, opening: Opening) -> bool:
     return opening.starts_message or not (opening.before[-1:].isspace() or opening.before[-1:].isalnum())
 
 
-def _glued(name: str, context: Context) -> str:
-    """The tool's name without the channel that lost its token before it."""
+def _glued(name: str, context: Context) -> tuple[str, str]:
+    """The declared tool's name without the channel or the type that lost its token before it, and that word."""
     if context.resolve(name) is None:
         # `commentaryread`, where the tokens between are gone: https://github.com/oobabooga/textgen/issues/7374
-        for channel in (*_CHANNELS, "json"):
-            if name.endswith(channel):
-                return name.removesuffix(channel)
-    return name
+        for word in _GLUED:
+            short = name.removesuffix(word)
+            if short != name and context.resolve(short, aliases=False) is not None:
+                return short, word
+    return name, ""
 
 
 def _body(name: str, arguments: str) -> str:

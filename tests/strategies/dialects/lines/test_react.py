@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from gateway.core.events import Note
 from gateway.core.tools import ToolSet
 from tests.support.reading import INTEGER, STRING, read, read_every_way, tool
 
@@ -126,3 +127,145 @@ def test_an_action_that_was_cut_is_no_call(text: str) -> None:
 def test_a_text_is_not_made_a_number() -> None:
     tools = ToolSet([tool("size", "n", n=INTEGER)])
     assert read_every_way("Action: size\nAction Input: 5\n", tools=tools).calls == []
+
+
+SURE = [
+    (r'"{\"filePath\": \"/a\"}"', {"filePath": "/a"}),
+    ('\'{"filePath": "/a"}\'', {"filePath": "/a"}),
+    ("filePath=/a", {"filePath": "/a"}),
+    ("filePath = /a", {"filePath": "/a"}),
+    ("filePath: /a", {"filePath": "/a"}),
+    ('filePath: "/a"', {"filePath": "/a"}),
+    ('"filePath": "/a"', {"filePath": "/a"}),
+    ('"filePath": "/a", "limit": 3', {"filePath": "/a", "limit": 3}),
+    ("<filePath>/a</filePath>", {"filePath": "/a"}),
+]
+
+
+@pytest.mark.parametrize(("given", "arguments"), SURE, ids=[given for given, _ in SURE])
+def test_an_input_with_the_name_of_its_parameter_is_that_parameter(given: str, arguments: dict[str, object]) -> None:
+    (call,) = read_every_way(f"Action: read\nAction Input: {given}").calls
+    assert (call[0], json.loads(call[1])) == ("read", arguments)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "filePath = /a, limit = 3",
+        "filePath: /a; limits: 3",
+        "filePath: /a limit: 3",
+        "filePath: /a\nlimit: 3",
+        "limit: 3",
+        "filePath:",
+        'filePath: "/a',
+        'filePath: {"a": 1}',
+        '"filePath": /a',
+        "\"{'filePath': }\"",
+        r'"{\"filePath\": \q}"',
+        '["/a"]',
+        "('/a')",
+        '["/a", "/b"]',
+        "<filePath>/a",
+        "<filePath>/a</filePath><limit>3</limit>",
+    ],
+)
+def test_an_input_of_which_nobody_can_tell_what_belongs_to_which_name_is_doubt(given: str) -> None:
+    text = f"Action: read\nAction Input: {given}"
+    found = read_every_way(text)
+    assert (found.calls, found.text) == ([], text)
+    assert any(note.verdict.meant for note in found.events if isinstance(note, Note) and note.verdict is not None)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "timeouts: 3",
+        "HOME=/a ls",
+        "(cd /a && ls)",
+        "[ -f a ] && ls",
+        "sed s=a=b=",
+        "https://a.org",
+        "timeout==5",
+        '["a]',
+    ],
+)
+def test_a_command_may_begin_with_any_other_word_and_a_sign(given: str) -> None:
+    (call,) = read_every_way(f"Action: bash\nAction Input: {given}").calls
+    assert json.loads(call[1]) == {"command": given}
+
+
+def test_a_page_may_begin_with_a_tag_that_is_named_as_its_parameter() -> None:
+    given = "<html><p>a</p></html>"
+    (call,) = read_every_way(f"Action: show\nAction Input: {given}", tools=ToolSet([tool("show", "html")])).calls
+    assert json.loads(call[1]) == {"html": given}
+
+
+@pytest.mark.parametrize("given", ["code = 5", "code = a"])
+def test_what_may_be_code_is_not_taken_for_a_name(given: str) -> None:
+    found = read_every_way(f"Action: run\nAction Input: {given}", tools=ToolSet([tool("run", "code")]))
+    assert found.calls == []
+
+
+ENDS = [
+    "\nObservation",
+    "\n**Observation**",
+    "\nObservation\n",
+    "\nAction Result: b",
+    "\n[Observation] b",
+    "\n\nAnswer: 42",
+    "\n\nUser: thanks",
+    "\n \nHuman: thanks",
+]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    ("name", "given", "arguments"),
+    [
+        ("read", "/a", {"filePath": "/a"}),
+        ("bash", "ls -l", {"command": "ls -l"}),
+        ("bash", '{"command": "ls"}', {"command": "ls"}),
+    ],
+)
+def test_an_input_ends_where_somebody_else_goes_on(end: str, name: str, given: str, arguments: dict[str, str]) -> None:
+    (call,) = read_every_way(f"Action: {name}\nAction Input: {given}{end}").calls
+    assert (call[0], json.loads(call[1])) == (name, arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("read", "/a\n\nI will wait for the result."),
+        ("read", "/a\n \t\nThat is all."),
+        ("say", "Dear all,\n\nAnswer: it is done."),
+        ("bash", "cat <<EOF\nObservation: a\nObservation: b"),
+    ],
+)
+def test_an_input_whose_end_cannot_be_told_is_doubt(name: str, given: str) -> None:
+    text = f"Action: {name}\nAction Input: {given}"
+    tools = ToolSet([tool("read", "filePath"), tool("bash", "command"), tool("say", "message")])
+    found = read_every_way(text, tools=tools)
+    assert (found.calls, found.text) == ([], text)
+    assert any(note.verdict.meant for note in found.events if isinstance(note, Note) and note.verdict is not None)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "cd /a\n\nls",
+        "ls\nUser: a",
+        "cat <<EOF\nObservation: a\nEOF",
+        "cat <<EOF\nObservation: a\nThought: b\n\nUser: c\nEOF\nls",
+        "cat <<'A' <<-B\nAction: a\nA\nThought: b\n\tB\nls",
+        'echo "<<X"',
+    ],
+)
+@pytest.mark.parametrize("behind", ["", "\nObservation: c"])
+def test_what_stands_in_a_heredoc_ends_no_command(given: str, behind: str) -> None:
+    (call,) = read_every_way(f"Action: bash\nAction Input: {given}{behind}").calls
+    assert json.loads(call[1]) == {"command": given}
+
+
+def test_a_heredoc_that_ends_with_the_answer_is_the_command_as_it_stands() -> None:
+    (call,) = read_every_way("Action: bash\nAction Input: cat <<X\nleft open").calls
+    assert json.loads(call[1]) == {"command": "cat <<X\nleft open"}

@@ -36,3 +36,11 @@ def test_a_call_that_was_cut_off_is_none() -> None:
     text = "<function_calls>\n" + CALL.format("rm -rf build")[:-25]
     found = read(text, reason="length")
     assert (found.calls, found.text) == ([], text)
+
+
+@pytest.mark.parametrize("prefix", ["", "antml:", "ns:", "xai:", "mm:"])
+def test_nothing_of_a_block_is_left(prefix: str) -> None:
+    call = CALL.format("ls").replace("<", f"<{prefix}").replace(f"<{prefix}/", f"</{prefix}")
+    found = read_every_way(f"I look.\n<{prefix}function_calls>\n{call}\n</{prefix}function_calls>")
+    assert [name for name, _ in found.calls] == ["bash"]
+    assert found.content == "I look."
