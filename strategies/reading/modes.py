@@ -220,19 +220,23 @@ class Prose:
         if marker in REASONING and not window.inline:
             # A tag in a line of words is talked about; a special token is not.
             if opening.starts_line or marker.startswith("<|"):
-                window.text(at)
-                if out.is_silent:
-                    window.remain(len(marker), THOUGHT)
-                else:
-                    window.text(len(marker))
-                out.is_thought_over = True
-                return Reasoning(REASONING[marker], self)
+                return self._thought(window, marker, at)
             if out.drafts is not None:
                 out.drafts.opens(marker)
         if marker in REASONING_ENDS:
             return self._closer(window, marker, at)
         rows = window.openings.among(window.grammar.rows.get(marker, ()), opening, window.offset + at)
         return self._open(window, rows, opening, at)
+
+    def _thought(self, window: Window, marker: str, at: int) -> Move:
+        """Of what opens reasoning."""
+        window.text(at)
+        if window.out.is_silent:
+            window.remain(len(marker), THOUGHT)
+        else:
+            window.text(len(marker))
+        window.out.is_thought_over = True
+        return Reasoning(REASONING[marker], self)
 
     def _open(self, window: Window, rows: Rows, opening: Opening, at: int) -> Move | None:
         """Of a marker that opens a call of one of these dialects, unless it stands in inline code."""
