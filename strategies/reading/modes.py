@@ -207,15 +207,7 @@ class Prose:
             window.text(at)
             window.blind = maxsize
             return self
-        is_silent = out.is_silent and not window.buf[:at].strip()
-        # A server that shows special tokens shows the end of the turn too; in any other answer it is text about tokens.
-        if marker in END_TOKENS and (out.is_speaking or (is_silent and out.callers)):
-            window.text(at)
-            window.remain(len(marker), TURN)
-            return self
-        if marker in LEFTOVERS and follows:
-            window.text(at)
-            window.drop(len(marker), "leftover")
+        if self._is_left_over(window, marker, at, follows=follows):
             return self
         if marker in REASONING and not window.inline:
             # A tag in a line of words is talked about; a special token is not.
@@ -227,6 +219,21 @@ class Prose:
             return self._closer(window, marker, at)
         rows = window.openings.among(window.grammar.rows.get(marker, ()), opening, window.offset + at)
         return self._open(window, rows, opening, at)
+
+    def _is_left_over(self, window: Window, marker: str, at: int, *, follows: bool) -> bool:
+        """Whether it is what a turn or a call ends with, which is left out."""
+        out = window.out
+        is_silent = out.is_silent and not window.buf[:at].strip()
+        # A server that shows special tokens shows the end of the turn too; in any other answer it is text about tokens.
+        if marker in END_TOKENS and (out.is_speaking or (is_silent and out.callers)):
+            window.text(at)
+            window.remain(len(marker), TURN)
+            return True
+        if marker in LEFTOVERS and follows:
+            window.text(at)
+            window.drop(len(marker), "leftover")
+            return True
+        return False
 
     def _thought(self, window: Window, marker: str, at: int) -> Move:
         """Of what opens reasoning."""
