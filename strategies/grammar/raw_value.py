@@ -533,9 +533,18 @@ _QUOTED_ENTITY = re.compile(r"""["'`]&[a-z]{2,4};["'`]""")
 """What code says of an entity."""
 _DOCUMENT = re.compile(r"\s*&lt;(?:!doctype|\?xml|html|svg)\b", re.IGNORECASE)
 """How a whole document begins that was escaped: no markup file begins so, nor a text that only shows markup."""
-_MARKUP_FILES = (".html", ".htm", ".xml", ".svg", ".jsx", ".tsx", ".vue", ".md", ".mdx", ".markdown", ".xhtml")
-_PATHS = ("path", "filePath", "file_path", "filename", "target_file", "absolutePath", "absolute_path")
 _MARKDOWN_FILES = (".md", ".mdx", ".markdown")
+_MARKUP_FILES = tuple(
+    (
+        ".html .htm .xhtml .xml .svg .jsx .tsx .vue .svelte .astro .marko .md .mdx .markdown .xsl .xslt .xsd "
+        ".wsdl .dtd .rss .atom .rdf .kml .gpx .xlf .xliff .opf .ncx .csproj .vbproj .fsproj .vcxproj .props "
+        ".targets .nuspec .resx .config .xaml .axaml .plist .xib .storyboard .fxml .jrxml .glade .ui .qrc .iml "
+        ".pom .php .phtml .erb .jsp .jspx .cshtml .razor .aspx .ascx .cfm .ftl .twig .ejs .hbs .handlebars "
+        ".mustache .njk .jinja .jinja2 .j2 .liquid .tpl .tmpl .gohtml"
+    ).split()
+)
+"""Files in which an entity is written as one."""
+_PATHS = ("path", "filePath", "file_path", "filename", "target_file", "absolutePath", "absolute_path")
 _CONTENTS = frozenset({"content", "contents", "file_text", "code_edit"})
 _FENCE = re.compile(r"```[ \t]*+[\w.+#-]*+[ \t\r]*+\Z")
 

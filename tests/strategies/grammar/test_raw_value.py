@@ -37,6 +37,22 @@ def test_a_document_is_all_up_to_its_last_closers(document: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        *(
+            (f"a{end}", 'test="@price &lt; 10"')
+            for end in (".xsl", ".csproj", ".php", ".svelte", ".resx", ".j2", ".XML")
+        ),
+        ("a.py", 'test="@price < 10"'),
+        ("a.c", 'test="@price < 10"'),
+    ],
+)
+def test_an_entity_is_meant_where_files_have_some(path: str, content: str) -> None:
+    call = f'<write>\n<filePath>{path}</filePath>\n<content>\ntest="@price &lt; 10"\n</content>\n</write>'
+    assert json.loads(read_every_way(call).calls[0][1]) == {"filePath": path, "content": content}
+
+
+@pytest.mark.parametrize(
     ("closers", "taken"),
     [
         ("\n</content>\n</content>\n</write>", 2),
