@@ -123,8 +123,16 @@ _OUTRIGHT = re.compile(
     re.IGNORECASE,
 )
 """A sentence that says of what follows that it is an example, and has nothing else to say."""
+_DENIED = re.compile(
+    r"\b(?:do not|don['’]t|never|won['’]t|will not|wouldn['’]t|would not|refuse to|must not|should not|shouldn['’]t|cannot"
+    r"|can['’]t)\s(?:ever\s|actually\s)?(?:run|execute|call|invoke|do|use|send|write)"
+    r"(?:\s(?:this|that|these|it|the following|(?:any|some)thing like (?:this|that))\b[^.!?:,;—]{0,24})?\W*+\Z",
+    re.IGNORECASE,
+)
+"""A sentence that says of what follows behind its colon that it is not to be done."""
 _SHORT_FORMS = re.compile(r"\b(?:e\. ?g|z\. ?B|p\. ?ej|p\. ?ex)\b\.?", re.IGNORECASE)
 _BEHIND_COLON = " \t\r\n*_"
+_COLONS = (":", "：")
 _LEAD_IN = 240
 # https://html.spec.whatwg.org/multipage/indices.html#elements-3, but for those that are parameters of tools as well
 _ELEMENT = (
@@ -397,8 +405,10 @@ def is_announced_example(before: str) -> bool:
     sentence = _announcing(before)
     if _ANNOUNCED.search(sentence):
         return True
-    quotes = before.rstrip(_BEHIND_COLON).endswith((":", "：")) and _QUOTING.search(sentence)
-    return bool(quotes) and _ACTING.search(sentence) is None
+    if not before.rstrip(_BEHIND_COLON).endswith(_COLONS):
+        return False
+    is_quoted = _QUOTING.search(sentence) is not None and _ACTING.search(sentence) is None
+    return is_quoted or _DENIED.search(sentence) is not None
 
 
 def _announcing(before: str) -> str:
@@ -410,8 +420,11 @@ def _announcing(before: str) -> str:
 
 
 def says_example(before: str) -> bool:
-    """Whether the last sentence before markup says outright that it is an example, not what its writer does."""
-    sentence = _announcing(_WRAPPERS.sub("", before[-_LEAD_IN:]))
+    """Whether the last sentence before markup says outright that it is an example, or not to be done."""
+    lead = _WRAPPERS.sub("", before[-_LEAD_IN:])
+    sentence = _announcing(lead)
+    if _DENIED.search(sentence) is not None and lead.rstrip(_BEHIND_COLON).endswith(_COLONS):
+        return True
     return _OUTRIGHT.search(sentence) is not None and _ACTING.search(sentence) is None
 
 

@@ -93,6 +93,12 @@ def test_a_deeper_fence_is_closed_as_deep() -> None:
         "たとえば：\n",
         "Till exempel:\n",
         "For example, a call could look like this:\n",
+        "Do not run this:\n",
+        "Whatever happens, never run:\n",
+        "Don't do this on a production machine:\n",
+        "I won't run this:\n",
+        "I refuse to execute the following:\n",
+        "**You must not call it like that:**\n",
     ],
 )
 def test_words_that_say_outright_that_it_is_an_example(before: str) -> None:
@@ -127,6 +133,12 @@ def test_words_that_say_outright_that_it_is_an_example(before: str) -> None:
         "サンプルを読みます：\n",
         "An example came before. Now I read:\n",
         "For example.\n\nNow:\n",
+        "I will not do that.\n",
+        "I can't do that, so I look for another way:\n",
+        "You said not to run the tests. I read the file first:\n",
+        "I cannot find it; searching:\n",
+        "If it fails, don't worry:\n",
+        "I can't use the cache here. Calling the server:\n",
         "",
     ],
 )
