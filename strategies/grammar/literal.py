@@ -124,8 +124,8 @@ _OUTRIGHT = re.compile(
 )
 """A sentence that says of what follows that it is an example, and has nothing else to say."""
 _DENIED = re.compile(
-    r"\b(?:do not|don['’]t|never|won['’]t|will not|wouldn['’]t|would not|refuse to|must not|should not|shouldn['’]t|cannot"
-    r"|can['’]t)\s(?:ever\s|actually\s)?(?:run|execute|call|invoke|do|use|send|write)"
+    r"\b(?:do not|don['’]t|never|won['’]t|will not|wouldn['’]t|would not|refuse to|must not|should not|shouldn['’]t"
+    r"|cannot|can['’]t)\s(?:ever\s|actually\s)?(?:run|execute|call|invoke|do|use|send|write)"
     r"(?:\s(?:this|that|these|it|the following|(?:any|some)thing like (?:this|that))\b[^.!?:,;—]{0,24})?\W*+\Z",
     re.IGNORECASE,
 )
