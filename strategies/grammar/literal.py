@@ -302,8 +302,29 @@ def _inside_markup(opening: Opening) -> bool:
     line = opening.line
     if line.strip():
         return _MARKUP.match(line) is not None
+    if "<" in opening.before and _inside_page(opening.before):
+        return True
     # What stands below a key may be a call: people do write "  call:" in front of one.
     return bool(line) and indents_code(opening.before[: len(opening.before) - len(line)], below_keys=False)
+
+
+_PARAGRAPH = re.compile(r"\n[ \t\r]*+\n")
+_PAGE = re.compile(
+    r"^[ \t]*+<(?:\?xml\s|!doctype\s|(html|head|body|main|nav|header|footer|section|article|aside|div|form|table|ul|ol"
+    r"|svg|soap(?:env)?:[a-z]+)\b)[^<>]{0,200}>",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What a page begins with on a line of its own, or a part of one."""
+
+
+def _inside_page(before: str) -> bool:
+    """Whether a page has begun in this paragraph whose element is still open."""
+    text = _PARAGRAPH.split(before)[-1]
+    opener = _PAGE.search(text)
+    if opener is None:
+        return False
+    name = opener[1]
+    return name is None or f"</{name.lower()}" not in text[opener.end() :].lower()
 
 
 def inside_word(opening: Opening) -> bool:
@@ -319,7 +340,6 @@ _BEFORE_STRING = re.compile(
 )
 """What stands before a long string of code; in prose such quotes are talked about."""
 _PREFIXED = re.compile(r"""(?<!\w)[rbfuRBFU]{1,2}["']\Z""")
-_PARAGRAPH = re.compile(r"\n[ \t\r]*+\n")
 _MARK = re.compile(r"<(/?)([A-Za-z][\w.:-]{0,63})|<[|｜][^<>\n]{1,40}")
 
 

@@ -262,3 +262,26 @@ def test_what_is_left_out_beside_a_value_is_none_or_doubt() -> None:
     assert read_every_way(text.format("", "5")).calls == [("read", '{"filePath":"a.py","limit":5}')]
     assert read_every_way(text.format("5", "")).calls == [("read", '{"filePath":"a.py","limit":5}')]
     assert read_every_way(text.format("5", "null")).calls == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<html>\n<body>\n<read>\n<filePath>/a</filePath>\n</read>\n</body>\n</html>",
+        '<?xml version="1.0"?>\n<config>\n  <read>\n    <filePath>/a</filePath>\n  </read>\n</config>',
+        "<!DOCTYPE html>\n<read>\n<filePath>/a</filePath>\n</read>",
+        "Like so:\n\n<DIV class='x'>\n<read>\n<filePath>/a</filePath>\n</read>\n</DIV>",
+        "<svg>\n<read>\n<filePath>/a</filePath>\n</read>\n</svg>",
+    ],
+)
+def test_a_tag_of_a_page_is_no_call_wherever_it_stands_in_it(page: str) -> None:
+    found = read_every_way(page)
+    assert found.calls == []
+    assert found.text == page
+
+
+@pytest.mark.parametrize(
+    "before", ["<div>x</div>\n", "<html>\n<p>x</p>\n</html>\n", "<html>\n\n", "A page has `<html>`:\n", "<p>\n"]
+)
+def test_behind_a_page_a_tag_is_a_call(before: str) -> None:
+    assert read_every_way(f"{before}<read>\n<filePath>/a</filePath>\n</read>").calls == [("read", '{"filePath":"/a"}')]
