@@ -101,6 +101,18 @@ _QUOTING = re.compile(
     re.IGNORECASE,
 )
 """How a sentence ends that says what somebody else wrote."""
+_FOR_READER = re.compile(
+    r"\b(?:add|put|save|paste|insert|append|copy|place|store)\s(?:this|these|the following)\b[^!?]{0,60}"
+    r"\b(?:to|in|into|as|at|below|under)\b[^!?]{0,60}\Z"
+    r"|\A\W*+(?:in |file:? |filename:? )?[`\"'*]{0,3}[\w./-]{1,60}"
+    r"\.(?:py|[cm]?[jt]s|[jt]sx|jsonc?|ya?ml|toml|sh|md|txt|cfg|ini|html|css|go|rs|java|kt|rb|php|cs|cpp|[ch])\W*+\Z"
+    r"|\A\W*+(?:the |your |an? )?(?:fixed|corrected|updated|complete|full|final|new|old|previous)\s"
+    r"(?:version|script|snippet|code|config(?:uration)?)\W*+\Z"
+    r"|\A\W*+here(?:['’]s| is) (?:an?|the|your)(?: \w+){0,2} (?:script|snippet|test data|config(?:uration)?)\W*+\Z",
+    re.IGNORECASE,
+)
+"""A sentence that hands over what its reader is to put somewhere: a line of their script, a file by its name."""
+_STOP = re.compile(r"[.!?]\s")
 _ACTING = re.compile(r"\b(?:i|we|let|ich|wir|je|nous|vou|voy|vado|я|мы)\b|[我咱]", re.IGNORECASE)
 """Somebody who speaks of what they do themselves."""
 _OUTRIGHT = re.compile(
@@ -427,6 +439,10 @@ def is_announced_example(before: str) -> bool:
         return True
     if not before.rstrip(_BEHIND_COLON).endswith(_COLONS):
         return False
+    # The name of a file has a point in it that ends no sentence.
+    line = _STOP.split(before.rstrip()[-_LEAD_IN:].rsplit("\n", 1)[-1])[-1]
+    if _FOR_READER.search(line) is not None and _ACTING.search(line) is None:
+        return True
     is_quoted = _QUOTING.search(sentence) is not None and _ACTING.search(sentence) is None
     return is_quoted or _DENIED.search(sentence) is not None
 

@@ -418,3 +418,41 @@ def test_a_tag_inside_a_page_is_a_tag_of_that_page() -> None:
     assert not read_every_way(f"<div><p>Text</p>{CALL.replace(chr(10), '')}</div>").calls
     assert read_every_way(f"<p>I read it now.</p>\n{CALL}").calls
     assert read_every_way(f"<request>\n  {CALL}\n</request>").calls
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "Add this line to your script:\n",
+        "You need to add the following line to main.py:\n",
+        "Save this as `call.json`:\n",
+        "Put this into `fixtures/call.json`:\n",
+        "main.py:\n",
+        "**src/app.ts:**\n",
+        "Filename: `run.sh`:\n",
+        "Fixed version:\n",
+        "Here is a Python script:\n",
+        "Here's the test data:\n",
+    ],
+)
+def test_what_is_handed_over_is_none_of_its_writers(before: str) -> None:
+    assert is_announced_example(before)
+    assert not says_example(before)
+    # As a report without a colon it says nothing of what comes next.
+    assert not is_announced_example(before.replace(":", "."))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "I add this line to the script:\n",
+        "Let me save this as call.json:\n",
+        "Reading main.py:\n",
+        "Next, main.py:\n",
+        "Save the result to the file:\n",
+        "Searching for the script:\n",
+        "The new version is there. Now the tests:\n",
+    ],
+)
+def test_what_the_writer_does_is_not_handed_over(before: str) -> None:
+    assert not is_announced_example(before)
