@@ -15,7 +15,7 @@ from strategies.dialects.rows import BY_ID, TABLE
 from strategies.grammar.dialect import Context, Renderer
 from strategies.grammar.lexicon import LEFTOVERS, REASONING, REASONING_ENDS
 from strategies.writing.renderer import CannotExpress, GenericTags, Hermes
-from tests.support.reading import AGENT_TOOLS, WRITE, read, read_every_way, tool
+from tests.support.reading import AGENT_TOOLS, WRITE, read, tool
 
 TAGS = GenericTags()
 
@@ -574,8 +574,10 @@ def test_a_tool_whose_name_is_markup_is_called_as_its_prompt_shows(name: str) ->
         (wraps, {"name": "cron_list", "arguments": {}}),
     ):
         call = renderer("generic_xml").call(name, arguments, each)
-        found = read_every_way(f"I do it.\n\n{call}", tools=ToolSet((each,)), prompted="generic_xml")
-        assert found.calls == [(name, json.dumps(arguments, separators=(",", ":")))]
+        text = f"I do it.\n\n{call}"
+        for parts in ([text], list(text)):
+            found = read(parts, tools=ToolSet((each,)), prompted="generic_xml")
+            assert found.calls == [(name, json.dumps(arguments, separators=(",", ":")))]
         form = call.splitlines()[0]
         section = renderer("generic_xml").tool_section([each], parallel=False)
         assert f"Usage:\n{form}\n" in section
