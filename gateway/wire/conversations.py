@@ -18,7 +18,7 @@ T = TypeVar("T")
 LONG = 1 << 14
 _LONGEST = 2 << 20
 _MOST = 32
-_ROOM = 12 << 20
+_ROOM = 8 << 20
 """Bytes of a request whose conversation is worth remembering, and of one that may be; how many are, and their bytes."""
 _MOST_MADE = 4
 """Things made of one beginning: a client asks a few models at most."""
