@@ -40,6 +40,8 @@ MAX_ERROR_BYTES = 1 << 20
 ERROR_BODY_TIMEOUT_S = 10.0
 # aiohttp writes a body of bytes in one go, and looks for an answer only behind it.
 PIECE_BYTES = 256 << 10
+WHOLE_BYTES = 4 << 20
+"""So large a body, of a long conversation, goes by a connection of our own: its answer comes by the short way."""
 
 
 class UpstreamCall(Struct, frozen=True, kw_only=True):
@@ -245,17 +247,16 @@ class UpstreamClient:
         due, plain = deadline.now() + call.first_byte_timeout_s, self.plain
         try:
             body, target = call.body, call.target or target_of(call.url)
-            # Beyond it a server that answers before it has read (413, say) is heard while the body is still on its way.
-            is_short = call.method == "POST" and isinstance(body, bytes) and len(body) <= PIECE_BYTES
-            if plain is None or target is None or not is_short:
+            is_whole = call.method == "POST" and isinstance(body, bytes) and len(body) <= WHOLE_BYTES
+            if plain is None or target is None or not is_whole:
                 return await deadline.within(due, _full(self.session, call, deadline))
             address = target.address
             connection = plain.kept(address)
             if connection is None:
                 connection = await deadline.within(due, plain.connected(address, call.connect_timeout_s))
-            request = b"%b%bContent-Length: %d\r\n\r\n%b" % (target.beginning, call.lines, len(body), body)
+            request = b"%b%bContent-Length: %d\r\n\r\n" % (target.beginning, call.lines, len(body))
             try:
-                asked = connection.ask(request, decode=call.decode, limit=call.max_reply_bytes)
+                asked = connection.ask(request, body, decode=call.decode, limit=call.max_reply_bytes)
                 answer = await deadline.on(due, asked)
             # A cancelled request leaves half an answer on the wire: nobody may read on from there.
             except BaseException:

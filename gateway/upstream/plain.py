@@ -1,8 +1,8 @@
 """Connections without TLS to model servers: one write a request, kept open for the next one.
 
 Heads are parsed by aiohttp, and whatever is unusual is read by it; what is spared is everything that its client does
-for a request beyond that, which costs more than the request. Only a short body of known length goes this way: it is
-handed to the transport whole, so that a server which answers before it has read is heard at once.
+for a request beyond that, which costs more than the request. Only a body of known length goes this way: it is handed to
+the transport whole, and a server which answers before it has read all of it is heard at once.
 """
 
 import asyncio
@@ -43,6 +43,8 @@ _OPTIONS = frozenset({"read_until_eof", "auto_decompress"})
 
 _BEGINNING = b"HTTP/"
 _HEAD_END = b"\r\n\r\n"
+_JOINED_BYTES = 32 << 10
+"""To copy a body of so many bytes costs less than to write it by itself."""
 _HEAD_BYTES = 16 << 10
 """A head that is larger is the library's to read, or to refuse."""
 _BARE = frozenset({204, 304})
@@ -95,7 +97,7 @@ class Connection(asyncio.Protocol):
         self._undoes = True
         self._limit: int | None = None
 
-    def ask(self, request: bytes, *, decode: bool, limit: int | None) -> "asyncio.Future[Answer]":
+    def ask(self, head: bytes, body: bytes = b"", *, decode: bool, limit: int | None) -> "asyncio.Future[Answer]":
         """Send a request; `close` when its answer is no longer wanted."""
         if self.transport is None or self.transport.is_closing():
             raise ServerDisconnectedError()
@@ -103,7 +105,10 @@ class Connection(asyncio.Protocol):
             self.close_lane()
         self._held, self.body, self._undoes, self._limit = b"", None, decode, limit
         self._asked = self._loop.create_future()
-        self.transport.write(request)
+        if len(body) <= _JOINED_BYTES:
+            self.transport.write(head + body)
+        else:
+            self.transport.writelines((head, body))
         return self._asked
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -186,8 +191,9 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Nothing more is wanted of it."""
         self.is_fit = False
-        if self.transport is not None:
-            self.transport.close()
+        if (transport := self.transport) is not None:
+            # A server that does not read on would keep the rest of the request here for as long as it likes.
+            (transport.abort if transport.get_write_buffer_size() else transport.close)()
         if self.body is not None:
             self.body.fail(UpstreamDisconnected("the answer was left"))
 

@@ -2,9 +2,12 @@
 
 import asyncio
 import gzip
+import io
+import json
 import socket
 import time
 import zlib
+from contextlib import suppress
 from types import SimpleNamespace
 
 import openai
@@ -639,6 +642,40 @@ async def test_u26_an_answer_before_the_request_was_read_is_taken(gateway, upstr
         assert got.status in (413, 502)
     finally:
         await running.close()
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize("padding", [900_000, 3_900_000, 6_000_000])
+async def test_u26_a_server_that_answers_and_reads_no_more_is_heard_at_once(gateway, client, padding):
+    """Far more than the sockets take in between: most of the request is still here when the answer comes."""
+    told = b'{"error":{"message":"huge"}}'
+    early = b"HTTP/1.1 413 Too Large\r\nContent-Type: application/json\r\nContent-Length: 28\r\n\r\n" + told
+    answered, gone = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()
+        writer.write(early)
+        await answered.wait()
+        # Nothing of it waits in the gateway either: what is left of the connection ends at once.
+        writer.transport.resume_reading()
+        with suppress(ConnectionError):
+            while await reader.read(1 << 20):
+                pass
+        writer.transport.abort()
+        gone.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 16)
+    try:
+        running = await gateway(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        body = io.BytesIO(json.dumps(chat(stream=False, padding="x" * padding)).encode())
+        async with asyncio.timeout(10), client.post(f"{running.url}/v1/chat/completions", data=body) as response:
+            assert (response.status, b"huge" in await response.read()) == (413, True)
+        answered.set()
+        async with asyncio.timeout(10):
+            await gone.wait()
+    finally:
         server.close()
         await server.wait_closed()
 

@@ -14,8 +14,8 @@ from gateway.request.deadline import Deadline
 from gateway.request.headers import lines_of
 from gateway.upstream import plain as connections
 from gateway.upstream.body import Framed
-from gateway.upstream.client import UpstreamCall, UpstreamClient, UpstreamReply
-from gateway.upstream.plain import Connections
+from gateway.upstream.client import WHOLE_BYTES, UpstreamCall, UpstreamClient, UpstreamReply
+from gateway.upstream.plain import Connection, Connections
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -201,6 +201,50 @@ async def test_an_answer_that_is_left_in_the_middle_ends_its_connection(pool, up
     async with asyncio.timeout(5):
         await upstream.gone.wait()
     assert not pool._idle
+
+
+async def test_a_large_request_is_written_whole(pool, upstream):
+    body = b"x" * (WHOLE_BYTES - 1)
+    for sent in (body, b"{}", body):
+        assert await whole(await post(pool, upstream, body=sent)) == b"ok"
+    assert upstream.bodies == [body, b"{}", body]
+    assert len(upstream.writers) == 1
+
+
+async def test_what_a_server_has_not_read_ends_with_the_connection(pool):
+    """It would wait here for as long as that server likes."""
+
+    async def serve(reader, writer):
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+        for body in (b"{}", b""):
+            await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(len(body))
+            if not body:
+                writer.transport.pause_reading()
+            writer.write(OK)
+        await is_over.wait()
+        writer.transport.abort()
+
+    is_over = asyncio.Event()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 12)
+    asked = Upstream()
+    asked.port = server.sockets[0].getsockname()[1]
+    try:
+        first = await post(pool, asked)
+        connection = cast(Connection, first.connection)
+        assert await whole(first) == b"ok"
+        transport = cast(asyncio.Transport, connection.transport)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)
+        reply = await post(pool, asked, body=b"x" * (WHOLE_BYTES - 1))
+        assert reply.connection is connection
+        assert transport.get_write_buffer_size()
+        assert await whole(reply) == b"ok"
+        await until(lambda: connection.transport is None)
+        assert not any(pool._idle.values())
+    finally:
+        is_over.set()
+        server.close()
+        await server.wait_closed()
 
 
 async def test_a_connection_waits_no_longer_than_a_server_lets_it(pool, upstream, monkeypatch):
