@@ -20,6 +20,8 @@ _LONGEST = 2 << 20
 _MOST = 32
 _ROOM = 8 << 20
 """Bytes of a request whose conversation is worth remembering, and of one that may be; how many are, and their bytes."""
+_MOST_ITEMS = 4096
+"""Each is looked at once: of a list of numbers a megabyte has half a million."""
 _MOST_MADE = 4
 """Things made of one beginning: a client asks a few models at most."""
 _PIECE = 1 << 16
@@ -71,6 +73,7 @@ def begun(raw: bytes) -> Beginning | None:
 
     Whether a member's value stands there, and which member's, is for the caller to find out.
     """
+    places: dict[str, int] = {}
     for known in _conversations:
         text = memoryview(known.raw)[known.start : known.start + known.ends[-1]]
         middle = len(text) // 2
@@ -78,15 +81,21 @@ def begun(raw: bytes) -> Beginning | None:
         start = known.start
         if not raw.startswith(sample, start + middle):
             # What stands before it is longer than it was, or shorter.
-            member = b'"%b":' % known.name.encode()
-            opens = _OPENS.match(raw, max(0, raw.find(member)) + len(member))
-            if opens is None or not raw.startswith(sample, opens.end() + middle):
+            start = places.get(known.name, 0) or places.setdefault(known.name, _list_of(known.name, raw))
+            if start < 0 or not raw.startswith(sample, start + middle):
                 continue
-            start = opens.end()
         count = _common(known.ends, text, raw, start)
         if known.ends[count - 1] >= middle and count:
             return Beginning(known.name, start, start + known.ends[count - 1], known, count)
     return None
+
+
+def _list_of(name: str, raw: bytes) -> int:
+    """Where the list of the first member of this name begins, wherever that stands; -1 where none does."""
+    member = b'"%b":' % name.encode()
+    at = raw.find(member)
+    opens = _OPENS.match(raw, at + len(member)) if at >= 0 else None
+    return -1 if opens is None else opens.end()
 
 
 def _common(ends: list[int], text: memoryview, raw: bytes, start: int) -> int:
@@ -116,7 +125,7 @@ def converse(name: str, raw: bytes, start: int, text: bytes, beginning: Beginnin
     value = msgspec.json.decode(text)
     if beginning is not None:
         value = [*beginning.known.items[: beginning.count], *value[1:]]
-    if isinstance(value, list) and LONG <= len(raw) <= _LONGEST:
+    if isinstance(value, list) and len(value) <= _MOST_ITEMS and LONG <= len(raw) <= _LONGEST:
         _remember(name, raw, start, text, value, beginning)
     return value
 

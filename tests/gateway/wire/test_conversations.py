@@ -209,6 +209,30 @@ def test_neither_number_nor_room_grows_without_bound(monkeypatch: pytest.MonkeyP
     assert sum(made_of_beginning(found, number)[0] for number in range(9)) == conversations._MOST_MADE
 
 
+def test_a_list_of_very_many_items_is_read_and_not_remembered() -> None:
+    raw = b'{"model": "m", "messages": [%b0]}' % (b"1, " * 300_000)
+    assert steps(lambda: decoded(raw), most=1_000) < 100
+    assert not conversations._conversations
+
+
+def test_to_look_for_a_conversation_costs_one_search_however_many_are_known() -> None:
+    for number in range(conversations._MOST):
+        decoded(json.dumps({"model": "m", "messages": [f"{number} {TEXT * 9}", number]}).encode())
+    raw = json.dumps({"model": "another", "n": 1, "messages": items(30, 900)}).encode()
+    searches = 0
+
+    def counted(name: str, whole: bytes) -> int:
+        nonlocal searches
+        searches += 1
+        return list_of(name, whole)
+
+    list_of = conversations._list_of
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conversations, "_list_of", counted)
+        assert decoded(raw)["messages"] == items(30, 900)
+    assert searches == 1
+
+
 def test_the_next_turn_costs_what_is_new_in_it_however_long_the_conversation_is() -> None:
     def cost(count: int) -> int:
         raws = [
