@@ -196,19 +196,26 @@ async def test_a_slice_is_off_in_all_workers_within_a_second(tmp_path):
 async def test_the_gateway_brings_its_inspector_with_it_and_takes_it_along(tmp_path):
     (port,) = free_ports(1)
     settings = environ(tmp_path, GATEWAY_PORT=str(port), LOG_FORMAT="json")
-    async with running_process("serve", "--open-inspector", environ=settings) as process:
-        address = await printed(process, rb"Inspector: (\S+)")
-        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
 
-            async def is_open() -> bool:
+        async def status() -> int:
+            try:
                 async with session.get(page_home(address) + "/app/main.js") as answer:
-                    return answer.status == 401
+                    return answer.status
+            except aiohttp.ClientError:
+                return 0
 
+        async def is_open() -> bool:
+            return await status() == 401
+
+        async with running_process("serve", "--open-inspector", environ=settings) as process:
+            address = await printed(process, rb"Inspector: (\S+)")
             await holds(is_open)
             async with session.get(address) as answer:
                 assert "Toolgate" in await answer.text()
-    with pytest.raises(OSError, match="Connect call failed"):
-        await asyncio.open_connection("127.0.0.1", int(page_home(address).rpartition(":")[2]))
+            assert await status() == 200
+        # Somebody else may have its port by now, and nobody its key.
+        assert await status() != 200
 
 
 async def _run(*arguments: str, folder: Path) -> str:
