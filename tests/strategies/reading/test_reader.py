@@ -182,11 +182,11 @@ OPEN_CALLS = (
 )
 @pytest.mark.parametrize("call", OPEN_CALLS)
 def test_a_call_that_is_open_ends_before_what_ends_the_turn_for_the_engine(call, token):
-    assert read_every_way(call + token).calls == [("bash", '{"command":"ls"}')]
+    assert read_every_way(call + token, splits=8).calls == [("bash", '{"command":"ls"}')]
     # Of words it is a part.
     words = f"In the template stands {token}"
-    assert read_every_way(words).text == words
-    assert read_every_way(words).calls == []
+    assert read_every_way(words, splits=8).text == words
+    assert read_every_way(words, splits=8).calls == []
 
 
 TURNS_OF_OTHERS = (
@@ -206,13 +206,13 @@ TURNS_OF_OTHERS = (
 @pytest.mark.parametrize(("end", "turn", "own"), TURNS_OF_OTHERS)
 def test_what_a_model_would_do_after_a_turn_that_it_made_up_is_no_call(end, turn, own, call):
     made_up = f"{end}{turn}now remove it{end}{own}{call}"
-    found = read_every_way(f"Done.{made_up}")
+    found = read_every_way(f"Done.{made_up}", splits=8)
     assert found.calls == []
     assert found.text == f"Done.{made_up}"
     first = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/b"}}\n</tool_call>'
-    assert read_every_way(first + made_up).calls == [("read", '{"filePath":"/b"}')]
+    assert read_every_way(first + made_up, splits=8).calls == [("read", '{"filePath":"/b"}')]
     # Words about a template end no turn.
-    assert read_every_way(f"It begins with {turn}\n\n{first}").calls == [("read", '{"filePath":"/b"}')]
+    assert read_every_way(f"It begins with {turn}\n\n{first}", splits=8).calls == [("read", '{"filePath":"/b"}')]
 
 
 REASONS = (
@@ -227,14 +227,14 @@ REASONS = (
 @pytest.mark.parametrize(("opener", "closer"), REASONS)
 def test_a_call_that_is_only_thought_of_is_none_whatever_the_thought_stands_in(opener, closer):
     text = f"{opener}\n{THOUGHT}But no.\n{closer}\nDone: it is 4."
-    assert (found := read_every_way(text)).calls == []
+    assert (found := read_every_way(text, splits=8)).calls == []
     assert found.text == text
     # Where nothing follows, it is what the answer comes to; what stands behind the thought counts alone.
-    assert read_every_way(f"{opener}\n{THOUGHT}{closer}").calls == [("bash", '{"command":"ls"}')]
+    assert read_every_way(f"{opener}\n{THOUGHT}{closer}", splits=8).calls == [("bash", '{"command":"ls"}')]
     both = f"{opener}\n{THOUGHT}{closer}\n<read>\n<filePath>/a</filePath>\n</read>"
-    assert read_every_way(both).calls == [("read", '{"filePath":"/a"}')]
+    assert read_every_way(both, splits=8).calls == [("read", '{"filePath":"/a"}')]
     # An answer may begin within it, the opener being the prompt's.
-    assert read_every_way(f"{THOUGHT}But no.\n{closer}\nDone: it is 4.").calls == []
+    assert read_every_way(f"{THOUGHT}But no.\n{closer}\nDone: it is 4.", splits=8).calls == []
 
 
 @pytest.mark.parametrize("name", ["thought", "reason", "reasoning", "reflection", "scratchpad"])
