@@ -97,7 +97,8 @@ async def test_a_connection_kept_to_a_worker_that_was_replaced_is_good_for_one_m
     program: Program, connect: Callable[..., Any]
 ) -> None:
     """Its owner cannot know, and a POST that meets the close is lost."""
-    kept = [await connect(program.url) for _ in range(8)]
+    # The kernel deals them out by chance: of 8 all go to one worker once in 128 runs.
+    kept = [await connect(program.url) for _ in range(40)]
     request = post_bytes(chat(stream=False))
     for reader, writer in kept:
         writer.write(request)
