@@ -89,6 +89,28 @@ SAME_LINES_AGAIN = frozenset(
 )
 """Files and tests: they and those of cost go over lines that others reach too, so often that counting them doubles
 their time."""
+UNCOUNTED = frozenset(
+    {
+        *("test_answers.py", "test_quiet_reading_is_loud_reading"),
+        *("test_an_answer_goes_through_as_it_came", "test_every_other_mixture_of_line_ends_goes_through"),
+        *(
+            "test_what_is_damaged_is_refused_in_parts_as_in_one_go",
+            "test_what_is_read_in_parts_is_what_is_read_in_one_go",
+        ),
+        "test_text_in_any_dialect_means_the_tool_behind_its_namespaces",
+        *("test_an_outage_of_both_arms_is_no_fault_of_the_live_one", "test_one_failing_tenant_rolls_nothing_back"),
+        *("test_every_kind_says_the_same", "test_an_answer_is_the_same_through_every_kind"),
+        *("test_answers_of_all_kinds_go_through_byte_for_byte", "test_a_stream_with_such_a_value_ends_as_streams_do"),
+        *("test_no_beginning_of_a_written_call_is_another_call", "test_no_beginning_of_a_call_is_another_call"),
+        *("test_several_calls_are_read_back_in_order", "test_a_call_is_read_back_as_it_was"),
+        *("test_hostile_text_costs_linear_work", "test_what_was_read_in_vain_is_let_go_in_turns"),
+        *("test_every_call_arrives_as_it_was_meant_or_is_left_alone_and_counted", "test_no_call_and_no_change"),
+        *("test_every_call_that_can_be_written_is_read_back", "test_the_projects_own_answers_are_read_as_labelled"),
+        "test_a_tool_whose_name_is_markup_is_called_as_its_prompt_shows",
+        "test_a_call_that_is_open_ends_before_what_ends_the_turn_for_the_engine",
+    }
+)
+"""Files and tests that go over such lines, too, and are left out nowhere."""
 EVERY_FEW_AGAIN = 4
 """Of so many tests of these files one goes through where few are asked for."""
 
@@ -129,10 +151,24 @@ def pytest_configure(config: pytest.Config) -> None:
     setattr(factory, "entry_points", _entry_points)  # noqa: B010 - a name that it does not export
     if config.getoption("--near") or config.getoption("--few"):
         reading.CUTS = NEAR_CUTS if config.getoption("--near") else FEW_CUTS
+        reading.AT_RANDOM = 1
     if config.getoption("--many"):
         reading.APART = sys.maxsize
     if config.getoption("--near"):
         config.pluginmanager.register(near.Near(config), "near")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Have the lines of a process of xdist's counted by the plugin alone, which begins to after this.
+
+    What counts those of subprocesses has begun here, too, and so has what the plugin begins in the first process; they
+    would go on where it is told to pause: https://coverage.readthedocs.io/en/latest/subprocess.html
+    """
+    if hasattr(session.config, "workerinput") and "coverage" in sys.modules:
+        while begun := sys.modules["coverage"].Coverage.current():
+            begun.stop()
+            begun.save()
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -174,7 +210,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(near.ROOT / "tests" / "system"):
             item.add_marker("system")
-        if item.get_closest_marker("cost") or _goes_again(item):
+        if item.get_closest_marker("cost") or _goes_again(item) or _is_of(item, UNCOUNTED):
             item.add_marker("no_cover")
         _give_examples(item, config)
     yield
@@ -245,7 +281,11 @@ def _run(case: Any) -> None:
 
 
 def _goes_again(item: pytest.Item) -> bool:
-    return item.path.name in SAME_LINES_AGAIN or getattr(item, "originalname", "") in SAME_LINES_AGAIN
+    return _is_of(item, SAME_LINES_AGAIN)
+
+
+def _is_of(item: pytest.Item, names: frozenset[str]) -> bool:
+    return item.path.name in names or getattr(item, "originalname", "") in names
 
 
 def _give_examples(item: pytest.Item, config: pytest.Config) -> None:

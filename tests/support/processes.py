@@ -77,7 +77,9 @@ class Program:
             **environ,
         }
         self._log = folder / "log.jsonl"
-        self._seen = 0
+        self._lines: list[str] = []
+        """What of the log was read, so far as its lines have ended."""
+        self._read_to = 0
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -108,7 +110,14 @@ class Program:
 
     @property
     def lines(self) -> list[str]:
-        return self._log.read_text().splitlines()
+        """All of the log; what was read is not read again, as who waits for a line asks very often."""
+        with self._log.open("rb") as log:
+            log.seek(self._read_to)
+            ended, _, last = log.read().rpartition(b"\n")
+        if ended:
+            self._lines += ended.decode().split("\n")
+            self._read_to += len(ended) + 1
+        return [*self._lines, last.decode()] if last else self._lines
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Every such event so far."""

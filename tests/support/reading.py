@@ -201,6 +201,8 @@ CUTS = 400
 """At how many places, at most about, an answer is cut."""
 APART = 32
 """One reading has cuts so far apart, and others those between: what a cut does is seen by then."""
+AT_RANDOM = 5
+"""So many readings are cut at places that chance has chosen."""
 
 
 def read_every_way(text: str, *, splits: int | None = None, **how: Any) -> Reading:
@@ -214,7 +216,7 @@ def read_every_way(text: str, *, splits: int | None = None, **how: Any) -> Readi
         assert read(list(pieces(text, apart)), **how).outcome == whole.outcome, f"cuts {[*apart]}"
     assert read(list(text), **how).outcome == whole.outcome, "per character"
     rng = random.Random(len(text))
-    for _ in range(5):
+    for _ in range(AT_RANDOM):
         cuts = sorted(rng.sample(range(len(text) + 1), min(len(text), rng.randint(1, 40))))
         assert read(list(pieces(text, cuts)), **how).outcome == whole.outcome, f"cuts {cuts}"
     live = {**how, "stream_arguments": "incremental"}

@@ -263,6 +263,7 @@ def kept_of(way: Prepared, opener: str, *, times: int = 6, **more: Any) -> tuple
     return (kept - 16_000) / len(text), exchange
 
 
+@pytest.mark.no_cover  # what counts lines takes memory, too
 @pytest.mark.parametrize("way", OPENERS)
 def test_an_open_call_is_held_about_twice(way: str) -> None:
     share, exchange = kept_of(ways()[way], OPENERS[way])
@@ -270,6 +271,7 @@ def test_an_open_call_is_held_about_twice(way: str) -> None:
     assert share < MOST_HELD
 
 
+@pytest.mark.no_cover
 def test_an_open_call_is_packed_for_its_record_and_its_judges() -> None:
     way = "xml_prompt generic_xml"
     share, _ = kept_of(ways()[way], OPENERS[way], times=4, asks=1, keep_text=True)
