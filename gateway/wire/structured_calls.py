@@ -92,10 +92,7 @@ class StructuredCall:
     def is_usable(self) -> bool:
         """The arguments are an object, or nothing at all."""
         arguments = self.arguments.strip()
-        try:
-            return not arguments or _OBJECT.decode(arguments) is not None
-        except (ValueError, RecursionError):
-            return False
+        return not arguments or _is_object(arguments)
 
 
 class NativeCalls:
@@ -336,9 +333,24 @@ class NativeCalls:
             call = None if name or not self._calls else self._calls[-1]
         # Gemini's own endpoint puts parallel calls into pieces of their own without an index, others all at 0; whether
         # one of them begins a call is then told by its id and name. https://github.com/brainlid/langchain/pull/620
-        if call is None or not call_id or call_id in (call.id, call.given_id) or not name:
+        if call is None or not name or not isinstance(name, str):
             return call
-        return None if call.has_ended() else call
+        is_other = bool(call_id) and call_id not in (call.id, call.given_id)
+        return None if self._begins(call, name, function, is_other=is_other) else call
+
+    def _begins(self, call: StructuredCall, name: str, function: dict[str, Any], *, is_other: bool) -> bool:
+        """Whether a piece that has a name begins a call behind this one, whose index it has."""
+        renamed = bool(call.given_name) and name != call.given_name
+        # One without arguments has no end that could be seen; nothing of it has another id and another name, too.
+        if is_other:
+            return renamed or call.has_ended()
+        if not call.has_ended():
+            return False
+        # Ids may be missing, or all the same: https://github.com/huggingface/smolagents/pull/1958
+        # What brings the same arguments once more, or the first behind an empty object, goes on with the call.
+        given = _text(function.get("arguments"))
+        before, piece = call.arguments.strip(), given.strip()
+        return renamed or (before != "{}" and _is_object(piece) and key_of("", piece) != key_of("", before))
 
     def _begin(self, delta: dict[str, Any], function: dict[str, Any]) -> StructuredCall:
         self.close_last()
@@ -372,12 +384,25 @@ class NativeCalls:
                 self._repair_name(function)
                 call.name = function["name"]
                 self._names.add(call.name)
+            elif self._is_rest_of_name(call, function["name"]):
+                call.name = call.given_name = call.name + function["name"]
+                self._names.add(call.name)
             else:
                 del function["name"]
                 self.mended.append("name_repeated")
         if call is not self._calls[-1]:  # two calls that come in turns are looked at when all is there
             self._calls[-1].before = None
         self._add(call, function)
+
+    def _is_rest_of_name(self, call: StructuredCall, piece: object) -> bool:
+        """Whether a name goes on in a later piece, as Gemini's endpoints tell long ones; clients join them.
+
+        https://github.com/continuedev/continue/pull/5849
+        """
+        if call.size or self._rename is None or not isinstance(piece, str) or not piece or call.is_dropped:
+            return False
+        # One that is a tool's already is whole, and so is one that comes again, from its beginning on.
+        return self._rename(call.name) != call.name and self._rename(piece) is None and not piece.startswith(call.name)
 
     def _add(self, call: StructuredCall, function: dict[str, Any]) -> None:
         piece = _text(function.get("arguments"))
@@ -388,6 +413,10 @@ class NativeCalls:
         self.close_last()
         given = call.get("function")
         function = given if isinstance(given, dict) else {}
+        # SDKs that check a whole answer refuse all of it where a call has none:
+        # https://github.com/vercel/ai/blob/main/packages/openai-compatible/src/chat/openai-compatible-chat-language-model.ts
+        if function and "arguments" not in function:
+            function["arguments"] = None
         self._arguments(function)
         begun = self._begun(call, function, len(self._calls) - self._dropped)
         begun.is_function = isinstance(given, dict)
@@ -406,7 +435,7 @@ class NativeCalls:
             given["id"] = self._other_id(told, _text(function.get("name")))
             self.mended.append("id_doubled")
         # The SDKs' types have one for each call; some servers leave out what can be but one word.
-        if given.get("type") is None:
+        if given.get("type") in (None, ""):
             given["type"] = "function"
             self.mended.append("type_missing")
         name = _text(function.get("name"))
@@ -473,6 +502,13 @@ def key_of(name: str, arguments: str) -> CallKey:
         return name, msgspec.json.encode(msgspec.json.decode(text), order="sorted").decode()
     except (ValueError, RecursionError):
         return name, text
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return _OBJECT.decode(text) is not None
+    except (ValueError, RecursionError):
+        return False
 
 
 def _text(value: object) -> str:

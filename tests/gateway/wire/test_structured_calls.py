@@ -138,6 +138,52 @@ def test_parallel_calls_that_all_come_at_index_0_are_told_apart() -> None:
     assert "index_repeated" in faults
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        # Nothing tells that a call without arguments is over but what comes behind it.
+        (("call_a", "now", ""), ("call_b", "read", '{"p": 1}')),
+        # Ids are missing, or all the same.
+        ((None, "read", '{"p": 1}'), (None, "now", "{}")),
+        (("call_a", "read", '{"p": 1}'), ("call_a", "now", "")),
+        ((None, "read", '{"p": 1}'), (None, "read", '{"p": 2}')),
+        (("call_a", "read", '{"p": 1}'), ("call_a", "read", '{"p": 2}')),
+    ],
+)
+def test_what_can_be_no_piece_of_the_call_at_its_index_is_another(first: Any, second: Any) -> None:
+    found, _ = mended([delta(0, call_id, name=name, arguments=text) for call_id, name, text in (first, second)])
+    assert [(call["name"], call["arguments"]) for call in found] == [first[1:], second[1:]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [('{"p": 1}', '{"p":1}'), ("{}", '{"p": 1}'), ('{"p": 1}', ""), ('{"p": 1}', "\n"), ('{"p": 1}', "</call>")],
+)
+def test_a_name_that_comes_again_begins_no_call(first: str, second: str) -> None:
+    found, _ = mended([delta(0, "call_a", name="read", arguments=text) for text in (first, second)])
+    assert [(call["name"], call["arguments"]) for call in found] == [("read", first + second)]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["edit_ex", "isting", "_file"], "edit_existing_file"),
+        (["edit", "_", "existing_file"], "edit_existing_file"),
+        (["read", "_file"], "read"),
+        (["Read", "Read"], "read"),
+        (["edit", "edit_existing_file"], "edit"),
+        (["unknown", "unknown"], "unknown"),
+    ],
+)
+def test_a_name_in_pieces_stays_whole_for_clients_that_join_them(names: list[str], told: str) -> None:
+    meant = {name: name for name in ("read", "edit_existing_file")} | {"Read": "read", "edit_": "read"}
+    native = NativeCalls(lambda _dialect: "call_made", meant.get)
+    deltas = [delta(0, "call_a" if not at else None, name=name, arguments="") for at, name in enumerate(names)]
+    native.mend_deltas(deltas)
+    assert "".join(each["function"].get("name", "") for each in deltas) == told
+    assert native.calls == [("call_a", told, "")]
+
+
 def test_other_id_within_unfinished_arguments_is_the_same_call() -> None:
     deltas = [delta(0, "call_a", name="read", arguments='{"p": '), delta(0, "call_b", name="read", arguments="1}")]
     found, _ = mended(deltas)
@@ -190,6 +236,7 @@ def test_whole_message_is_mended_in_place() -> None:
         {"function": {"name": "read", "arguments": {"p": 1}}},
         {"id": "call_b", "type": "function", "function": {"name": "list", "arguments": "{}"}},
         "no object",
+        {"id": "call_c", "type": "", "function": {"name": "now"}},
     ]
     assert native.mend_message(message)
     assert message[0] == {
@@ -198,7 +245,8 @@ def test_whole_message_is_mended_in_place() -> None:
         "function": {"name": "read", "arguments": '{"p":1}'},
     }
     assert message[1] == {"id": "call_b", "type": "function", "function": {"name": "list", "arguments": "{}"}}
-    assert native.count == 2
+    assert message[3] == {"id": "call_c", "type": "function", "function": {"name": "now", "arguments": ""}}
+    assert native.count == 3
     assert not calls().mend_message({"no": "list"})
 
 

@@ -169,7 +169,14 @@ def test_a_call_that_a_limit_cut_off_never_ends() -> None:
     assert [block["input"] for block in message["content"]] == [{"a": 1}]
 
 
-@pytest.mark.parametrize("arguments", ['{"a": ', "[1]", '"x"', "{} {}", "nothing"])
+def test_half_a_character_costs_no_call() -> None:
+    stream = sse(call(0, '{"a": "\\ud83d"}', "one", "f"), chunk("tool_calls")) + DONE
+    assert streamed(stream).stop_reason == "tool_use"
+    message = json.loads(telling().whole(stream_to_body(stream)))
+    assert [block["input"] for block in message["content"]] == [{"a": "\ud83d"}]
+
+
+@pytest.mark.parametrize("arguments", ['{"a": ', "[1]", '"x"', "{} {}", "nothing", '{"a": "\\ud83d", "b": NaN}'])
 def test_arguments_that_are_no_object_are_no_call(arguments: str) -> None:
     stream = sse(chunk(content="x"), call(0, arguments, "one", "f"), chunk("tool_calls")) + DONE
     told = telling()
