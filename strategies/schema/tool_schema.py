@@ -207,7 +207,7 @@ class ToolSchema:
             return False
         word = text.strip().lower()
         # Nothing may also be an empty list, or a flag that is set: of a number it is no value at all.
-        return word in ("null", "none") or (not word and prop.types <= {"integer", "number"})
+        return word in ("null", "none", "undefined") or (not word and prop.types <= {"integer", "number"})
 
     def fill_missing(self, arguments: Mapping[str, Any]) -> Adapted:
         """Arguments with the default of each required one that is missing, or `null` where it may be null."""

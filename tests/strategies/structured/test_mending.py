@@ -25,6 +25,7 @@ READ = Tool(
             "deep": {"type": "boolean"},
             "tags": {"type": "array", "items": {"type": "string"}},
             "opts": {"type": "object", "properties": {"n": {"type": "number"}}, "additionalProperties": False},
+            "how": {"type": "string", "enum": ["line_by_line", "whole"]},
         },
         "required": ["path"],
         "additionalProperties": False,
@@ -67,6 +68,33 @@ A5 = {"path": "a", "limit": 5}
         ('{"path":"a\nb"}', {"path": "a\nb"}, "control_chars"),
         ('{"path":"C:\\Users\\bob"}', {"path": "C:\\Users\\bob"}, "bad_escape"),
         ('{"path":"a"}}', A, "surplus_braces"),
+        ('{{"path": "a"}}', A, "copies_joined"),
+        ('{"path":"a"}<|tool_call_end|><|tool_calls_section_end|>', A, "markup"),
+        ('{"path":"a"}\n```<｜tool▁call▁end｜>', A, "markup"),
+        ('{"path":"a","limit":"5"}\n</tool_call>\n', A5, "markup"),
+        ('<|constrain|>json<|message|>{"path":"a"}<|call|>', A, "markup"),
+        ('[ARGS]{"path":"a",}', A, "markup"),
+        ('<tool_call>{"name":"read","arguments":{"path":"a"}}</tool_call>', A, "markup"),
+        ("<function=read>\n<parameter=path>\na\n</parameter>\n</function>", A, "markup"),
+        ('```json\n{"path":"a"}', A, "markup"),
+        ('{"path":"a"};', A, "markup"),
+        ('{"path":"a"}' * 3, A, "copies_joined"),
+        ('{"pa{"path": {"path": "a{"path": "a"}', A, "copies_joined"),
+        ('null{"path":"a"}', A, "copies_joined"),
+        ('{"path":"a"}{}', A, "copies_joined"),
+        ('[{"path":"a"}]', A, "list_unwrapped"),
+        (json.dumps([json.dumps(A)]), A, "list_unwrapped"),
+        ('{"arguments":{"Path":"a","limit":"5"}}', A5, "wrapped"),
+        (json.dumps({"input": json.dumps(A)}), A, "wrapped"),
+        (json.dumps({"tool": "read", "parameters": json.dumps(A5)}), A5, "wrapped"),
+        ('{"args":{"arguments":{"path":"a"}}}', A, "wrapped"),
+        ('{"read":{"path":"a"}}', A, "wrapped"),
+        ('{"path":"a","limit":"None","tags":"null","deep":"undefined"}', A, "null_dropped"),
+        ('{"path":"a","tags":"x"}', {"path": "a", "tags": ["x"]}, "item_alone"),
+        ('{"path":"a","how":"Line By-Line"}', {"path": "a", "how": "line_by_line"}, "enum_spelling"),
+        ('{"path":"a","limit":"5","path":"a"}', A5, "typed_string"),
+        ('{"path":3.10}', {"path": "3.10"}, "number_as_text"),
+        ('{"path":1e5,}', {"path": "1e5"}, "number_as_text"),
     ],
 )  # fmt: skip
 def test_what_can_mean_one_thing_is_mended(text: str, meant: Any, step: str) -> None:
@@ -100,10 +128,51 @@ def test_what_can_mean_one_thing_is_mended(text: str, meant: Any, step: str) -> 
         "[]",
         "{",
         "<parameter=path>a</parameter> <parameter=path>b</parameter>",
+        '{"path":"a"}<|tool_call_end|><|tool_call_begin|>functions.read:1<|tool_call_argument_begin|>{"path":"b"}',
+        '{"path": "a <|tool_call_begin|> functions.read:1 <|tool_call_argument_begin|> {"path": "b"}',
+        '{"path":"a"<|tool_call_end|>',
+        "<function=write>\n<parameter=path>\na\n</parameter>\n</function>",
+        '<tool_call>{"name":"write","arguments":{"path":"a"}}</tool_call>',
+        '[{"path":"a"},{"path":"b"}]',
+        '{"path":"a","tags":"x, y"}',
+        '{"path":"a","tags":{"0":"x"}}',
+        '{"path":"a","limit":""}{}{"limit":1}',
+        '{"path":"a","limit":"5","n":1e999}',
+        '{"path":"null","limit":"x"}',
+        '{"path":"a","how":"lines"}',
+        '{"arguments":{"path":"a"},"limit":5}',
+        '{"input":"a"}',
+        "undefined",
+        '{"path":"a","path":"b","limit":"5"}',
     ],
 )
 def test_what_is_not_certain_is_left_alone(text: str) -> None:
     assert mended(text, declared(READ)) is None
+
+
+@pytest.mark.parametrize("text", ["null", "[]", "None", "undefined", '"null"', '""', '"{}"'])
+def test_no_arguments_are_an_empty_object(text: str) -> None:
+    found = mended(text, declared(Tool(name="now", parameters={"type": "object", "properties": {}})))
+    assert found is not None
+    assert found.arguments == "{}"
+
+
+def test_a_list_alone_is_the_only_argument_that_is_one() -> None:
+    item = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    todos = {"type": "array", "items": item}
+    tool = declared(
+        Tool(name="todo", parameters={"type": "object", "properties": {"todos": todos}, "required": ["todos"]})
+    )
+    for text in ('[{"text":"a"}]', '{"todos":{"text":"a"}}', '[{"todos":[{"text":"a"}]}]'):
+        found = mended(text, tool)
+        assert found is not None
+        assert json.loads(found.arguments) == {"todos": [{"text": "a"}]}
+    assert mended('{"todos":{"item":{"text":"a"}}}', tool) is None
+
+
+def test_an_empty_object_behind_may_be_another_call() -> None:
+    tool = Tool(name="list", parameters={"type": "object", "properties": {"path": {"type": "string"}}})
+    assert mended('{"path":"a"}{}', declared(tool)) is None
 
 
 def test_a_missing_one_that_may_be_null_is_null() -> None:
@@ -136,7 +205,9 @@ def test_what_is_too_long_is_left_alone() -> None:
 
 
 @pytest.mark.cost
-@pytest.mark.parametrize("unit", ["{", "{}", '{"a":', "<parameter=a>", "</parameter>", "```\n", '\\"', "'", "[1,"])
+@pytest.mark.parametrize(
+    "unit", ["{", "{}", '{"a":', "<parameter=a>", "</parameter>", "```\n", "<|a|>", ";", "}<|a|>", '\\"', "'", "[1,"]
+)
 def test_damage_costs_its_length(unit: str) -> None:
     def work_of(size: int) -> Callable[[], object]:
         text = '{"path":"' + unit * (size // len(unit))
