@@ -27,6 +27,8 @@ _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "mult
 _LITTER = " \t\r\n\"'`“”‘’,;"
 # Harmony's `<|channel|>`, Mistral's `[ARGS]`, a call's bracket, and the number of Kimi's ids behind the name.
 _MARKUP = re.compile(r"<|\[ARGS\]|\(|:[0-9]*+\Z")
+_HELD = re.compile(r"\{|\(\s*+[^)\s]")
+"""Arguments within a name."""
 # The tag of Qwen3-Coder, begun inside the JSON of Hermes: https://github.com/microsoft/foundry-local/pull/1060
 _WORD_BEFORE = re.compile(r"\s*+<?function=")
 # Hosts of MCP write the server's name in front: https://github.com/jundot/omlx/issues/1854
@@ -164,6 +166,9 @@ def repair_name(name: str, declared: ToolSet, aliases: Mapping[str, str] = _NO_A
     """
     found = resolve(name, declared, aliases=False)
     if found is not None:
+        # What stands in it beside the name would be lost: `list_files({"path": "src"})` with no arguments.
+        if "name_cleaned" in found.mends and _HELD.search(name) is not None:
+            return None
         # Litter around a name says that it was torn out of something: reading may then be tried, writing not.
         return found.tool.name if _SPELLING.issuperset(found.mends) or not acts(found.tool.name) else None
     if len(name) > _MAX_NAME:

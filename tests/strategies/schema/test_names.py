@@ -181,6 +181,12 @@ def test_a_tool_that_acts_is_reached_by_its_own_name_alone(written: str) -> None
     assert repair_name(written, tools(*LOOKING, *ACTING)) is None
 
 
+@pytest.mark.parametrize("rest", ['({"path": "a"})', '(path="a")', '[ARGS]{"path": "a"}', "( a"])
+def test_a_name_that_holds_arguments_is_none(rest: str) -> None:
+    assert repair_name(f"read_file{rest}", tools(*LOOKING)) is None
+    assert repair_name("read_file( )", tools(*LOOKING)) == "read_file"
+
+
 def test_aliases_lead_to_declared_tools_that_do_not_act() -> None:
     aliases = {"forecast": "get_weather", "look": "bash", "gone": "missing", "See-It": "readFile"}
     declared = tools(*LOOKING, *ACTING)
