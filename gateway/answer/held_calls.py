@@ -183,6 +183,7 @@ class HeldCalls:
     ) -> None:
         """Give a held call other arguments; its first piece that has any tells them all."""
         pieces = choice.held_structured[id(call)].let_go()
+        name = call.name if name is None and call.is_named_late else name
         # Where arguments were, they go on to be: clients that show calls as they grow see them in the same place.
         teller = next((piece for piece in pieces if piece.entry["function"].get("arguments")), None)
         teller = teller or (pieces[0] if pieces else None)

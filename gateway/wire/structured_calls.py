@@ -45,6 +45,8 @@ class StructuredCall:
     """How many characters of arguments have come."""
     is_function: bool = True
     """It is of the only kind that has arguments of its own."""
+    is_named_late: bool = False
+    """Its name, or the rest of it, stands in a later piece than its id."""
     is_dropped: bool = False
     before: "StructuredCall | None" = None
     """The call in front of it, where this one may be a copy of that."""
@@ -383,9 +385,11 @@ class NativeCalls:
                 call.given_name = function["name"]
                 self._repair_name(function)
                 call.name = function["name"]
+                call.is_named_late = bool(call.name)
                 self._names.add(call.name)
             elif self._is_rest_of_name(call, function["name"]):
                 call.name = call.given_name = call.name + function["name"]
+                call.is_named_late = True
                 self._names.add(call.name)
             else:
                 del function["name"]

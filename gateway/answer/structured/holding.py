@@ -80,6 +80,7 @@ class HeldCall:
     def release(self) -> None:
         """All that is held goes out as it came, and what follows as it comes."""
         self.flows = True
+        self._put_name()
         # What the client has cannot be dropped as a copy any more.
         self.call.before = None
         self.let_go()
@@ -127,4 +128,15 @@ class HeldCall:
         # Only the first: a name of the second would go out before the first one's arguments.
         if self.is_first and review.knows(self.call):
             self.is_told = True
+            self._put_name()
             self.let_go()
+
+    def _put_name(self) -> None:
+        """Let a name that came late stand in the first piece, where some clients look for it and nowhere else.
+
+        https://github.com/vercel/ai/issues/14722 https://github.com/jjang-ai/vmlx/pull/244
+        """
+        for piece in self.pieces if self.call.is_named_late else ():
+            if piece.delta is not None:
+                arguments = piece.delta["function"].get("arguments") or ""
+                piece.pending.change_call(piece.delta, name=self.call.name, arguments=arguments)

@@ -234,6 +234,19 @@ def test_an_unknown_name_waits_for_the_whole_call() -> None:
     assert Run(parts, prepared(), None).out == b"".join(parts)
 
 
+@pytest.mark.parametrize("arguments", [RIGHT, '{"path":"a","limit":"5",}'])
+@pytest.mark.parametrize(("names", "places"), [(["", "read_it"], 1), (["rea", "d_", "it"], 1), (["", "read_it"], 2)])
+def test_a_name_that_comes_late_stands_where_the_call_begins(arguments: str, names: list[str], places: int) -> None:
+    first, *more = [event({"tool_calls": [entry("", name=name)]}) for name in names]
+    first = event({"tool_calls": [entry("", name=names[0], call_id="c1")]})
+    written = [event({"tool_calls": [entry(piece)]}) for piece in (arguments[:4], arguments[4:])]
+    call = [first, *more, *written] if places == 1 else [first, written[0], *more, written[1]]
+    how = replace(prepared(), rename=lambda name: name if name == "read_it" else None)
+    run = Run(stream_of(call), how)
+    wanted = json.loads(arguments.replace('"5",', "5"))
+    assert [(name, json.loads(text)) for name, text in run.told] == [("read_it", wanted)]
+
+
 def test_a_long_file_is_not_held_beyond_four_kib() -> None:
     text = json.dumps({"path": "a", "content": "x" * 20_000})
     pieces = [text[at : at + 100] for at in range(0, len(text), 100)]
