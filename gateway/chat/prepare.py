@@ -117,8 +117,8 @@ def _held(state: RequestState, prepared: Prepared, shown: ChatRequest, **changes
     ids = known_ids(shown.model, ask.messages if isinstance(ask, AskAgain) else shown.messages)
     terms = CallTerms(
         tools=shown.tools,
-        taken_ids=ids.taken if ids is not None else frozenset(),
-        next_id=ids.next_id if ids is not None else None,
+        taken_ids=ids.taken,
+        next_id=ids.next_id,
         mends=mends_calls(state, shown.model, prepared.strategy),
         one_only=shown.parallel is False,
         drops_copies=None if keeps else partial(_is_harmful_twice, tools=shown.tools),

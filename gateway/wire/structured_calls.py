@@ -9,7 +9,7 @@ A call that the same answer brings in two forms - as text, in `tool_calls`, in t
 Those that may turn out to be one again are held until the answer's end, when it can be told.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from typing import Any
 
 import msgspec
@@ -108,7 +108,7 @@ class NativeCalls:
         one_only: bool = False,
         drops_copies: Callable[[str], bool] | None = None,
         reads_copies: bool = False,
-        taken_ids: Collection[str] = (),
+        taken_ids: Container[str] = (),
         next_id: Callable[[str, str, int], str] | None = None,
     ) -> None:
         self._make_id = make_id

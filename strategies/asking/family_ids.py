@@ -1,14 +1,14 @@
-"""The ids of calls that a model's family insists on, and how they go both ways without anything being remembered.
+"""The ids of a conversation's calls, those that a model's family insists on among them, without anything remembered.
 
 Upwards each call of a conversation gets the family's form: Kimi's count the calls from the first one on, Mistral's are
 nine letters or digits, those of a client by hash. Downwards the server's ids go to the client as they are, and come
 back as they are; one that the conversation knows already, as a server counts from 0 in every answer, becomes the id
-which that call is going to have upwards.
+which that call is going to have upwards, or, where no form is asked for, one of the gateway's own.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from fnmatch import translate
 from functools import partial
 from typing import Any
@@ -34,9 +34,31 @@ _MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 class KnownIds:
     """The ids that the calls of a conversation have, and what the next calls' would be."""
 
-    taken: frozenset[str]
-    next_id: Callable[[str, str, int], str]
-    """From the server's own id, the tool's name, and how many calls of the answer came before."""
+    taken: Container[str]
+    next_id: Callable[[str, str, int], str] | None = None
+    """From the server's own id, the tool's name, and how many calls of the answer came before; `None` where the
+    model's family asks for no form."""
+
+
+class _TakenIds:
+    """The ids that the calls of a conversation have, gathered once somebody asks."""
+
+    __slots__ = ("_ids", "_messages")
+
+    def __init__(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        self._messages = messages
+        self._ids: frozenset[object] | None = None
+
+    def __contains__(self, call_id: object) -> bool:
+        # Most answers hold no call, and a long conversation would have been gone through in vain.
+        if self._ids is None:
+            self._ids = frozenset(
+                told
+                for message in self._messages
+                for call in _calls(message)
+                if isinstance(told := call.get("id"), str)
+            )
+        return call_id in self._ids
 
 
 def family_id(model: str, given: str, name: str, count: int) -> str | None:
@@ -54,14 +76,18 @@ def family_id(model: str, given: str, name: str, count: int) -> str | None:
     return None
 
 
-def known_ids(model: str, messages: Iterable[Mapping[str, Any]]) -> KnownIds | None:
-    """What there is to know of a conversation's ids; `None` where the model's family asks for no form."""
+def known_ids(model: str, messages: Sequence[Mapping[str, Any]]) -> KnownIds:
+    """What there is to know of a conversation's ids.
+
+    Results find their calls by them, and several servers count them anew in each answer, or have one only:
+    https://github.com/NousResearch/hermes-agent/issues/70724 https://github.com/fw-ai/fireconnect/issues/16
+    """
+    taken = _TakenIds(messages)
     family = model.lower().rpartition("/")[2]
     if not _KIMI.match(family) and not _MISTRAL.match(family):
-        return None
-    calls = [call for message in messages for call in _calls(message)]
-    taken = frozenset(call["id"] for call in calls if isinstance(call.get("id"), str))
-    return KnownIds(taken=taken, next_id=partial(_next_id, model, len(calls)))
+        return KnownIds(taken=taken)
+    before = sum(len(_calls(message)) for message in messages)
+    return KnownIds(taken=taken, next_id=partial(_next_id, model, before))
 
 
 def short_id(text: str) -> str:

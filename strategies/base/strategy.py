@@ -4,7 +4,7 @@ A third-party strategy implements `ToolExecutionStrategy` and registers an entry
 exactly as the built-in ones do. It needs nothing but this module, `gateway.core` and `gateway.wire`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from attrs import field, frozen
@@ -278,8 +278,8 @@ class CallTerms(Struct, frozen=True, kw_only=True):
     """The request takes one call in a message, no more."""
     drops_copies: Callable[[str], bool] | None = None
     """Whether an exact copy of the call before it is dropped, by the tool's name."""
-    taken_ids: frozenset[str] = frozenset()
-    """Ids that calls of the conversation have, where the model's family counts them."""
+    taken_ids: Container[str] = frozenset()
+    """Ids that calls of the conversation have."""
     next_id: Callable[[str, str, int], str] | None = None
     """The id of a call whose own one is taken: from that, the tool's name, and how many calls came before it."""
 

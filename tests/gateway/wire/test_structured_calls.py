@@ -498,6 +498,31 @@ async def test_ids_of_kimi_count_on_and_come_back(gateway, upstream, client):
     assert begun["id"] == "functions.read_file:1"
 
 
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("model", ["gpt-4o", "deepseek-chat"])
+async def test_an_id_that_a_call_before_has_is_no_other_calls(gateway, upstream, client, model, streamed):
+    upstream.script = answer(streamed, ("read_file", FINE))
+    running = await gateway(upstream.url)
+    first = ids_of(await ask(client, running.url, chat(model=model, tools=TOOLS, stream=streamed)))
+    call = {"id": first[0], "type": "function", "function": {"name": "read_file", "arguments": FINE}}
+    past = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": first[0], "content": "x"},
+    ]
+    then = ids_of(await ask(client, running.url, chat(model=model, tools=TOOLS, stream=streamed, messages=past)))
+    assert len(first) == len(then) == 1
+    assert not {*first} & {*then}
+
+
+def ids_of(got: Answer) -> list[str]:
+    """The ids of its calls."""
+    found = [chunk["choices"][0]["delta"] for chunk in got.chunks if chunk["choices"]]
+    if not found:
+        found = [got.json["choices"][0]["message"]]
+    return [call["id"] for each in found for call in each.get("tool_calls") or () if "id" in call]
+
+
 # --- Markup where none should be: in answers of native models, in answers to requests that forbid calls
 
 

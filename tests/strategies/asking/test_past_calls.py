@@ -400,8 +400,8 @@ def answered(model: str, messages: list[dict[str, Any]], ids: list[str]) -> list
     made = iter(range(100))
     native = NativeCalls(
         lambda _: f"call_made{next(made)}",
-        taken_ids=known.taken if known else (),
-        next_id=known.next_id if known else None,
+        taken_ids=known.taken,
+        next_id=known.next_id,
     )
     calls = [{"id": each, "type": "function", "function": {"name": "read", "arguments": "{}"}} for each in ids]
     native.mend_message(calls)
@@ -450,15 +450,17 @@ def test_mistrals_ids_come_back_as_they_were() -> None:
 
 
 def test_other_families_keep_what_they_have() -> None:
-    assert known_ids("deepseek-chat", [{"role": "assistant", "tool_calls": [{"id": "call_0"}]}]) is None
     assert answered("deepseek-chat", [], ["call_0", "call_0"]) == ["call_0", "call_made0"]
+    past = [{"role": "assistant", "tool_calls": [{"id": "call_0"}]}]
+    assert answered("deepseek-chat", past, ["call_0", "call_1"]) == ["call_made0", "call_1"]
 
 
 @pytest.mark.parametrize("calls", [None, 5, [None, {"id": 5}], {}])
 def test_a_strange_history_tells_nothing(calls: Any) -> None:
     known = known_ids("kimi-k2", [{"role": "assistant", "tool_calls": calls}, {"role": "user"}])
-    assert known is not None
-    assert known.taken == frozenset()
+    assert known.next_id is not None
+    assert known.next_id("", "read", 0).startswith("functions.read:")
+    assert 5 not in known.taken
 
 
 @contextmanager
