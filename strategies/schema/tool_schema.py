@@ -18,10 +18,22 @@ from strategies.text.strict_json import loading_strict
 from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import LONG, TURN, Turns, whole
 
-__all__ = ["BODY_PARAMETERS", "Adapted", "Listing", "Prop", "ToolSchema", "Value", "folded", "from_markup", "schema_of"]
+__all__ = [
+    "BODY_PARAMETERS",
+    "WRAPPERS",
+    "Adapted",
+    "Listing",
+    "Prop",
+    "ToolSchema",
+    "Value",
+    "folded",
+    "from_markup",
+    "schema_of",
+]
 
 _SEPARATORS = re.compile(r"[-_ ]++")
-_WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
+WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
+"""Members that only say that they hold the arguments."""
 _BARE = frozenset({"code", "command", "input", "query"})
 _PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
 
@@ -287,7 +299,7 @@ class ToolSchema:
             ((key, inner),) = arguments.items()
             # Templates show the arguments in a member of that name, and models repeat it inside of itself:
             # https://github.com/openclaw/openclaw/issues/40425
-            if key in _WRAPPERS and key not in self.properties and isinstance(inner, dict):
+            if key in WRAPPERS and key not in self.properties and isinstance(inner, dict):
                 if all(name in self.properties for name in inner):
                     return Adapted(inner, (*mends, "wrapped"))
         return Adapted(arguments, mends)

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from strategies.schema.document import properties
 from strategies.schema.names import resolve_parameter
-from strategies.schema.tool_schema import Prop, ToolSchema, folded
+from strategies.schema.tool_schema import WRAPPERS, Prop, ToolSchema, folded
 from strategies.schema.values import read_text
 from strategies.structured.judge import Declared, NoJson, arguments_in
 from strategies.text.dumping import dumps
@@ -57,7 +57,6 @@ _EMPTY = frozenset({"{}", "null", '""'})
 _MAX_BEGINNINGS = 8
 """How many beginnings may stand in front of what was begun."""
 _LOSSY = frozenset({"argument_left_out"})
-_HOLDERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
 _NAMES = frozenset({"name", "tool", "tool_name", "function", "function_name"})
 _NOTHING = frozenset({"", "null", "none", "undefined"})
 
@@ -367,7 +366,7 @@ def _unwrapped(value: Mapping[str, Any], schema: ToolSchema) -> Read:
 
 
 def _inner(value: Mapping[str, Any], schema: ToolSchema) -> Mapping[str, Any] | None:
-    holders = [name for name in value if name in _HOLDERS or name == schema.name]
+    holders = [name for name in value if name in WRAPPERS or name == schema.name]
     # A parameter that the schema declares is one, whatever its name says.
     if len(holders) != 1 or len(value) > 2 or not schema.properties.keys().isdisjoint(value):
         return None

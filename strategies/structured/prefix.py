@@ -10,6 +10,8 @@ from json import JSONDecoder
 from typing import Any
 
 from strategies.schema.document import Document, has_type
+from strategies.schema.names import resolve_parameter
+from strategies.schema.tool_schema import WRAPPERS
 from strategies.structured.judge import Declared
 
 __all__ = ["is_right_so_far"]
@@ -104,11 +106,21 @@ class _Beginning:
         if depth == 0:
             if not self._tool.schema.takes(name):
                 raise _Wrong
-            return self._tool.schema.prop(name).schema if self._tool.schema.declares(name) else None
+            if self._tool.schema.declares(name):
+                return self._tool.schema.prop(name).schema
+            if self._stands_for_required(name):
+                raise _Wrong
+            return None
         member = self._document.member(self._document.view(schema), name)
         if member is False:
             raise _Wrong
         return member
+
+    def _stands_for_required(self, name: str) -> bool:
+        """Whether a name that the tool takes as well is another one of what must be given, or holds all of it."""
+        schema = self._tool.schema
+        is_holder = name in WRAPPERS or name == schema.name
+        return bool(schema.required) and (is_holder or resolve_parameter(name, schema, ())[0] in schema.required)
 
     def _is_spare(self, name: str) -> bool:
         return name not in self._tool.schema.required

@@ -260,6 +260,13 @@ def test_a_long_file_is_not_held_beyond_four_kib() -> None:
     assert all(out == part for out, part in zip(run.outs[45:-2], parts[45:-2], strict=True))
 
 
+@pytest.mark.parametrize("wrong", ['{"file_path":"a","content":', '{"arguments":{"path":"a","content":'])
+def test_a_long_file_waits_whose_other_names_the_tool_would_take(wrong: str) -> None:
+    text = wrong + json.dumps("x" * 6_000) + "}" * wrong.count("{")
+    run = Run(stream_of(streamed([text[at : at + 100] for at in range(0, len(text), 100)], name="write")), prepared())
+    assert json.loads(run.told[0][1]) == {"path": "a", "content": "x" * 6_000}
+
+
 def test_what_turns_out_wrong_later_goes_out_as_it_came() -> None:
     text = '{"path": "a", "content": "' + "x" * 6_000 + '", "content": 5}'
     parts = stream_of(streamed([text[at : at + 100] for at in range(0, len(text), 100)], name="write"))
