@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from attrs import define, field
 
+from gateway.core.events import END_REASONS
 from gateway.wire.json_scan import JsonScanner
 
 __all__ = ["CallKey", "NativeCalls", "StructuredCall", "key_of"]
@@ -296,11 +297,11 @@ class NativeCalls:
         return False
 
     def finish_reason(self, reason: str | None) -> str | None:
-        """The reason to give at the end: a stop beside calls is `tool_calls`."""
+        """The reason to give at the end: a stop beside calls, in whatever words, is `tool_calls`."""
         # Agents go by this word: with `stop` they take the call for a finished answer.
         # https://github.com/openvinotoolkit/model_server/issues/3927
         # https://github.com/sgl-project/sglang/issues/2877
-        if reason == "stop" and self._calls:
+        if reason and reason != "tool_calls" and reason in END_REASONS and self._calls:
             self.mended.append("finish_reason")
             return "tool_calls"
         return reason

@@ -254,8 +254,10 @@ def test_a_stop_beside_calls_is_tool_calls() -> None:
     native = calls()
     assert native.finish_reason("stop") == "stop"
     native.mend_deltas([delta(0, "call_a", name="read", arguments="{}")])
-    assert native.finish_reason("stop") == "tool_calls"
-    assert native.finish_reason("length") == "length"
+    for reason in ("stop", "STOP", "tool_calls", "tool_use", "end_turn", "eos", "eos_token", "COMPLETE"):
+        assert native.finish_reason(reason) == "tool_calls"
+    for reason in ("length", "content_filter", "model_length", "error", ""):
+        assert native.finish_reason(reason) == reason
     assert native.finish_reason(None) is None
 
 
