@@ -349,11 +349,12 @@ class NativeCalls:
             return renamed or call.has_ended()
         if not call.has_ended():
             return False
-        # Ids may be missing, or all the same: https://github.com/huggingface/smolagents/pull/1958
-        # What brings the same arguments once more, or the first behind an empty object, goes on with the call.
-        given = _text(function.get("arguments"))
-        before, piece = call.arguments.strip(), given.strip()
-        return renamed or (before != "{}" and _is_object(piece) and key_of("", piece) != key_of("", before))
+        # Ids may be missing: https://github.com/huggingface/smolagents/pull/1958
+        # What brings the same arguments once more, or the first behind an empty object, goes on with the call; and so
+        # does what has its id, as nobody can tell whether the first arguments were meant.
+        before, piece = call.arguments.strip(), _text(function.get("arguments")).strip()
+        is_next = not call.given_id and before != "{}" and _is_object(piece)
+        return renamed or (is_next and key_of("", piece) != key_of("", before))
 
     def _begin(self, delta: dict[str, Any], function: dict[str, Any]) -> StructuredCall:
         self.close_last()

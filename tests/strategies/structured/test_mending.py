@@ -142,6 +142,8 @@ def test_what_can_mean_one_thing_is_mended(text: str, meant: Any, step: str) -> 
         '{"path":"a","how":"lines"}',
         '{"arguments":{"path":"a"},"limit":5}',
         '{"input":"a"}',
+        '{"input":"5"}',
+        '{"path":' + "1" * 5_000 + "}",
         "undefined",
         '{"path":"a","path":"b","limit":"5"}',
     ],
