@@ -117,7 +117,7 @@ def _held(state: RequestState, prepared: Prepared, shown: ChatRequest, **changes
     ids = known_ids(shown.model, ask.messages if isinstance(ask, AskAgain) else shown.messages)
     terms = CallTerms(
         tools=shown.tools,
-        taken_ids=ids.taken,
+        taken_ids=ids,
         next_id=ids.next_id,
         mends=mends_calls(state, shown.model, prepared.strategy),
         one_only=shown.parallel is False,

@@ -8,12 +8,12 @@ which that call is going to have upwards, or, where no form is asked for, one of
 
 import hashlib
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
 from functools import partial
 from typing import Any
 
-from attrs import frozen
+from attrs import define
 
 __all__ = ["KnownIds", "family_id", "known_ids", "short_id"]
 
@@ -30,24 +30,15 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 
 
-@frozen(kw_only=True)
+@define(eq=False)
 class KnownIds:
-    """The ids that the calls of a conversation have, and what the next calls' would be."""
+    """The ids that the calls of a conversation have, gathered once somebody asks, and what the next calls' would be."""
 
-    taken: Container[str]
+    _messages: Iterable[Mapping[str, Any]]
     next_id: Callable[[str, str, int], str] | None = None
     """From the server's own id, the tool's name, and how many calls of the answer came before; `None` where the
     model's family asks for no form."""
-
-
-class _TakenIds:
-    """The ids that the calls of a conversation have, gathered once somebody asks."""
-
-    __slots__ = ("_ids", "_messages")
-
-    def __init__(self, messages: Iterable[Mapping[str, Any]]) -> None:
-        self._messages = messages
-        self._ids: frozenset[object] | None = None
+    _ids: frozenset[object] | None = None
 
     def __contains__(self, call_id: object) -> bool:
         # Most answers hold no call, and a long conversation would have been gone through in vain.
@@ -82,12 +73,11 @@ def known_ids(model: str, messages: Sequence[Mapping[str, Any]]) -> KnownIds:
     Results find their calls by them, and several servers count them anew in each answer, or have one only:
     https://github.com/NousResearch/hermes-agent/issues/70724 https://github.com/fw-ai/fireconnect/issues/16
     """
-    taken = _TakenIds(messages)
     family = model.lower().rpartition("/")[2]
     if not _KIMI.match(family) and not _MISTRAL.match(family):
-        return KnownIds(taken=taken)
+        return KnownIds(messages)
     before = sum(len(_calls(message)) for message in messages)
-    return KnownIds(taken=taken, next_id=partial(_next_id, model, before))
+    return KnownIds(messages, partial(_next_id, model, before))
 
 
 def short_id(text: str) -> str:

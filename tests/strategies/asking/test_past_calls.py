@@ -400,7 +400,7 @@ def answered(model: str, messages: list[dict[str, Any]], ids: list[str]) -> list
     made = iter(range(100))
     native = NativeCalls(
         lambda _: f"call_made{next(made)}",
-        taken_ids=known.taken,
+        taken_ids=known,
         next_id=known.next_id,
     )
     calls = [{"id": each, "type": "function", "function": {"name": "read", "arguments": "{}"}} for each in ids]
@@ -460,7 +460,7 @@ def test_a_strange_history_tells_nothing(calls: Any) -> None:
     known = known_ids("kimi-k2", [{"role": "assistant", "tool_calls": calls}, {"role": "user"}])
     assert known.next_id is not None
     assert known.next_id("", "read", 0).startswith("functions.read:")
-    assert 5 not in known.taken
+    assert 5 not in known
 
 
 @contextmanager
