@@ -111,6 +111,7 @@ MENDS = {
     "parameter_case": "a parameter's name is written in another case",
     "parameter_chosen": "a parameter was given twice, with two values",
     "parameter_repeated": "a parameter was given twice",
+    "parameter_tag": "a parameter's opening tag is broken",
     "prototype_key": "a key that no tool may be given was left out",
     "python_literal": "a value is written as Python does",
     "python_value": "a value is written as Python does",

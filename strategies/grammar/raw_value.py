@@ -311,6 +311,19 @@ class _Value:
         # What is left of its own closer may be the last of it: `a</paramter>`.
         if how in _UNCLOSED and _ends_in_half_a_tag(raw):
             yield from doubt(self.cur)
+        if self._begins_damaged(raw):
+            yield from doubt(self.cur)
+
+    def _begins_damaged(self, raw: str) -> bool:
+        """Whether it begins with its own opener once more and nothing in it closes that, or with another's closer."""
+        # Tags are doubled now and then: https://github.com/vllm-project/vllm/issues/54971
+        found = _FIRST_TAG.match(raw)
+        if found is None:
+            return False
+        kind, name = self.markup.kind(found[1], self.key)
+        if found[1].startswith("</"):
+            return kind in ("loose", "foreign", "other_close")
+        return kind == "param" and name == self.key and f"</{found[2]}" not in raw
 
     def _at_run(self, tag: str) -> Steps:
         """Closers that stand together: what they come to where one is damaged, nothing where none is."""
@@ -465,7 +478,8 @@ MENDED = MEND_OF_END.keys() - {"loose"}
 """Where a closer is damaged: a value that is nothing but closers is in doubt."""
 _UNCLOSED = frozenset({"by_call", "by_end", "by_next"})
 """Where nothing stands that is a closer of the value."""
-_HALF = re.compile(r"(?:</|<\|)[^\s<]{1,48}<?\Z")
+_HALF = re.compile(r"(?:</|<\|)[^\s<]{1,48}<?\Z|</[|｜‖]{1,2}[^\s<]{1,48} [^\s<]{1,24}\Z")
+_FIRST_TAG = re.compile(r"\s*+(</?([A-Za-z_][\w.:-]{0,127}+)(?:[^<>]{0,200}[^<>/])?>)")
 _LAST_TAG = re.compile(r"</([A-Za-z_][\w.:-]{0,127})\s*>\Z")
 
 

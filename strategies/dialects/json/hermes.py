@@ -5,9 +5,9 @@
 
 The object's brace decides where it ends, never the textual closer, so a closer inside a string is data; only JSON
 that is broken is read up to the closer and mended. Also read: other wrappers, a lost opener, the name as an attribute
-or as the key, flat arguments, arguments as a string, code beside the object, several objects in one tag, a closer that
-is wrong, begun or missing at the end. Text behind the object means that this is no call. Depth and length are bounded
-by the cursor and the reader.
+or as the key, flat arguments, arguments as a string, code beside the object, several objects in one tag, a parameter's
+closer behind it, a closer that is wrong, begun or missing at the end. Text behind the object means that this is no
+call. Depth and length are bounded by the cursor and the reader.
 """
 
 import re
@@ -229,6 +229,7 @@ def _mended(cur: Cursor, context: Context, closer: str, *, is_whole: bool) -> St
 
 
 def _parsed(text: str, context: Context) -> Turns[tuple[Any, tuple[str, ...]]]:
+    text, fused = _FUSED.subn(r'{"name": "\1",', text, count=1)
     schemas = _schemas(text, context)
     # The schema tells which value may hold quotes that are not escaped, and what may follow it.
     bodies = {key for schema in schemas for key in schema.body_keys}
@@ -239,7 +240,11 @@ def _parsed(text: str, context: Context) -> Turns[tuple[Any, tuple[str, ...]]]:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
     if text[parsed.end :].strip():
         raise Reject("text after the object", attempted=True)
-    return parsed.value, parsed.steps
+    return parsed.value, (*parsed.steps, *(("function_tag",) if fused else ()))
+
+
+# Qwen3.5 begins with the tag of its other form, which no JSON does: https://github.com/tetherto/qvac/pull/2677
+_FUSED = re.compile(r'\A\s*\{\s*"function=([\w.:/-]{1,64})"\s*,')
 
 
 def _schemas(text: str, context: Context) -> Iterable[ToolSchema]:
@@ -268,6 +273,18 @@ def _code(cur: Cursor) -> Steps:
 def _end(cur: Cursor, closer: str) -> Steps:
     """The closer, or what stands in its place; returns the mends."""
     yield from cur.ws()
+    # Of a parameter that JSON has none of: https://github.com/diegosouzapw/OmniRoute/pull/13930
+    stray = yield from cur.lits(_STRAY_CLOSERS)
+    yield from cur.ws()
+    mends = yield from _own_end(cur, closer)
+    return (*mends, "closer_foreign") if stray else mends
+
+
+_STRAY_CLOSERS = ("</parameter>", "</arguments>")
+
+
+def _own_end(cur: Cursor, closer: str) -> Steps:
+    """The same without what may stand before it."""
     if (yield from cur.lit(closer)):
         return ()
     if (yield from cur.at_end()):

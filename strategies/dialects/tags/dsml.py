@@ -7,7 +7,8 @@
 
 Values are verbatim; `string="true"` makes them text where the schema allows it, `"false"` JSON. Bars may be doubled, of
 another kind, missing on one side or surrounded by spaces, in tags only. Also read: no block, a block that never ends,
-what `parameter_calls` mends. Bounds: an opener that is no such tag is refused at once.
+parameters that close themselves with their value in the tag, or whose openers have no token, what `parameter_calls`
+mends. Bounds: an opener that is no such tag is refused at once.
 """
 
 import re
@@ -46,15 +47,21 @@ def _typed(call: Call, tag: str, key: str, text: str) -> Turns[Typed | None]:
 
 
 _CONTAINERS = frozenset({"arguments", "input"})
+# V4 Flash, with the value in the place of its type: https://github.com/MetaFARS/codex-relay/pull/49
+# Nothing says how such a value is escaped: one that may be is none.
+_HELD = r"""\s+string\s*=\s*"(?!(?:true|false)"|[^"]*&#?\w+;)(?P<held>[^"<>\\]*)"(?=\s*/)"""
+_HOLDS = r"""[^<>]*\sstring\s*=\s*"(?!(?:true|false)")[^<>]*/>"""
 FORM = Form(
     call=re.compile(rf"<{_T}invoke\s+name\s*=\s*{QUOTED.format('name')}\s*(?P<empty>/?)>\Z"),
     closer="</｜DSML｜invoke>",
     call_close=re.compile(rf"</{_T}invoke\s*>\Z"),
     param=re.compile(
-        rf"<{_T}parameter\s+name\s*=\s*{QUOTED.format('key')}"
-        r"""(?:\s+string\s*=\s*["']?(?:true|false)["']?)?\s*(?P<empty>/?)>\Z"""
+        rf"<{_T}(?:parameter|invoke(?={_HOLDS}))\s+name\s*=\s*{QUOTED.format('key')}"
+        rf"""(?:\s+string\s*=\s*["']?(?:true|false)["']?|{_HELD})?\s*(?P<empty>/?)>\Z"""
     ),
     close=re.compile(rf"</{_T}parameter\s*>\Z"),
+    # Misspelt now and then: https://github.com/ggml-org/llama.cpp/pull/28612
+    loose=re.compile(rf"</{_T}p[^<>]{{0,20}}>\Z"),
     section_open=_BLOCK_OPEN,
     section_close=_BLOCK_CLOSE,
     wrong_close=re.compile(r"</(?:invoke|function_calls|tool_calls)>\Z"),
@@ -70,6 +77,9 @@ FORM = Form(
 
 
 _GCML = evolve(FORM, closer="</｜GCML｜invoke>")
+# V4.1 Flash loses the token of an opener: https://github.com/sgl-project/sglang/pull/39435
+# Only where a call begins so: its other values may hold such tags.
+_BARE = evolve(FORM, param=re.compile(rf"<parameter\s+name\s*=\s*{QUOTED.format('key')}\s*(?P<empty>/?)>\Z"))
 # Names behind one letter, the parameters of another family, one more tag for the end:
 # https://github.com/OpenHands/software-agent-sdk/issues/4845
 _COMPACT = evolve(
@@ -110,7 +120,7 @@ def _parse(
             is_alone = following is None or behind > start
             raise Reject("no invoke", remains=behind if is_alone else 0)
     form = _GCML if opening.marker == _GCML_OPENER else FORM
-    yield from read_invoke(cur, context, opening, arguments, form, undeclared=True)
+    yield from read_invoke(cur, context, opening, arguments, form, undeclared=True, bare=_BARE)
 
 
 _GCML_OPENER = "<｜GCML｜"

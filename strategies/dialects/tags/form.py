@@ -96,7 +96,7 @@ class Form:
     """The call's closer, as it should be."""
     call_close: re.Pattern[str]
     param: re.Pattern[str]
-    """An opener of a parameter: groups `key`, `key1`, `key2`, and `empty` where it closes itself."""
+    """An opener of a parameter: groups `key`, `key1`, `key2`; `empty` where it closes itself, `held` with its value."""
     close: re.Pattern[str]
     closes: re.Pattern[str] = re.compile("</")
     """How every closer begins."""
@@ -450,7 +450,7 @@ def _parameter(cur: Cursor, call: Call, way: Way, arguments: Arguments) -> Steps
     if empty:
         if arguments.live and key in call.texts:
             raise Reject("parameter given twice")
-        call.store(key, "")
+        call.store(key, (found and found.groupdict().get("held")) or "")
         show_value(call, key, arguments)
     else:
         yield from read_parameter(cur, call, key, tag, way, arguments, shown=not mends)

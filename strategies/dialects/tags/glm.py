@@ -342,9 +342,23 @@ def _pair(cur: Cursor, call: Call, written: str, kind: str, way: Way, arguments:
     yield from read_parameter(cur, call, key, kind, way, arguments, shown=not mends)
     # A lost opener, and the tag in the text: one of the two may be the other
     # (https://github.com/vllm-project/vllm/issues/49248).
-    if opened != 1 and any(_MENTIONED.search(text) or _BEGUN.match(text) for text in call.texts.get(key, ())):
+    texts = call.texts.get(key, ())
+    if opened != 1 and any(_MENTIONED.search(text) or _BEGUN.match(text) for text in texts):
+        yield from doubt(cur)
+    if any(_begins_again(text, pairs) for text in texts):
         yield from doubt(cur)
 
+
+def _begins_again(text: str, pairs: Pairs) -> bool:
+    """Whether a value begins with the tag that is its own opener, and nothing in it closes that; or with a key's."""
+    # Tags are doubled now and then: https://github.com/vllm-project/vllm/issues/54971
+    found = _FIRST_TAG.match(text)
+    if found is None or pairs.key_close.match(found[1]):
+        return found is not None
+    return pairs.value_open.match(found[1]) is not None and f"</{found[1][1:]}" not in text
+
+
+_FIRST_TAG = re.compile(r"\s*+(<[^<>]{1,80}>)")
 
 _BEGUN = re.compile(r"\s*+(?:<|\S{0,40}?>)")
 """What may be left of the value's own opener."""

@@ -115,9 +115,19 @@ _NAME_RUN = re.compile(r"[\w.:/-]*")
 
 
 def read_invoke(
-    cur: Cursor, context: Context, opening: Opening, arguments: Arguments, form: Form, *, undeclared: bool
+    cur: Cursor,
+    context: Context,
+    opening: Opening,
+    arguments: Arguments,
+    form: Form,
+    *,
+    undeclared: bool,
+    bare: Form | None = None,
 ) -> Generator[Draft | None, None, None]:
-    """One call from its opener on; `undeclared` lets pass names that nobody declared."""
+    """One call from its opener on; `undeclared` lets pass names that nobody declared.
+
+    `bare` is the form of a call whose first parameter is none of `form`, but one of this.
+    """
     yield from cur.ws()
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
     if tag == "<invoke>":
@@ -148,7 +158,20 @@ def read_invoke(
             yield from read_section_close(cur, form)
         yield (yield from draft_of(cur, call))
         return
+    if bare is not None and (yield from _begins_bare(cur, bare)):
+        call.form = bare
+        call.mends.append("parameter_tag")
     yield from read_call(cur, call, opening.hint, arguments)
+
+
+def _begins_bare(cur: Cursor, bare: Form) -> Steps:
+    """Whether a parameter of this form comes first; nothing is consumed."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    cur.back(start)
+    cur.anchor = None
+    return tag is not None and bare.param.match(tag) is not None
 
 
 def _without_end(cur: Cursor) -> Steps:

@@ -45,6 +45,7 @@ FUNCTION = Form(
     stub="</parameter",
 )
 _OTHER_WORDS = re.compile(rf"<(?P<word>call|tool|invoke)(?:\s+name)?\s*=\s*{QUOTED.format('name')}\s*>\Z")
+_UNSIGNED = re.compile(rf"<function[ \t]*({NAME})[ \t]*>\Z")
 _NAME_RUN = re.compile(r"[\w.:/-]*")
 _IDENTIFIER = re.compile(rf"{NAME}\Z")
 _TAG_START = re.compile(r"<([A-Za-z_]\w*)")
@@ -97,7 +98,14 @@ def _head(cur: Cursor, context: Context) -> Steps:
     if tag in ("<function>", "<name>"):
         cur.pos += len(tag)
         return (yield from _head_as_text(cur, context, tag))
-    raise Reject("no function inside")
+    # Step loses the sign between: https://github.com/sgl-project/sglang/pull/38896
+    unsigned = _UNSIGNED.match(tag)
+    if unsigned is None or context.find(unsigned[1]) is None:
+        raise Reject("no function inside")
+    cur.pos += len(tag)
+    call = Call.of(FUNCTION, context, unsigned[1])
+    call.mends.append("function_tag")
+    return call
 
 
 def _closed_by(call: Call, word: str, mend: str) -> Call:

@@ -11,7 +11,7 @@ What stands between two `Q` is text as it is; a bare word that is no literal is 
 the parameter can only be a string. Quotes and marks around a value are no part of it, and where one of them is lost the
 call is refused. Text at the top level flows as it comes. Nesting is bounded, so the recursion is. Without the tokens
 (`call:NAME{...}` at a line start) a bare value ends where a known parameter or the end follows; what stands between
-quotes, of whichever kind, does not hold them.
+quotes, of whichever kind, does not hold them. Between the tokens JSON with a name is read as well.
 """
 
 import re
@@ -22,7 +22,7 @@ from attrs import define, field, frozen
 
 from gateway.core.tools import Tool
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.grammar.json_payload import read_end
+from strategies.grammar.json_payload import marked_json, read_end
 from strategies.grammar.raw_value import Sink, doubt
 from strategies.schema.tool_schema import Prop, ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
@@ -62,6 +62,15 @@ _MAX_WORD = 4096
 def _parse(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
+    cur.anchor = start = cur.offset
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    is_json = (yield from cur.peek(1)) == "{"
+    cur.back(start)
+    cur.anchor = None
+    if is_json:
+        yield from _JSON(cur, context, opening, arguments)
+        return
     cur.pos += len(opening.marker)
     while True:
         yield (yield from _one(cur, context, arguments))
@@ -73,6 +82,10 @@ def _parse(
         if not is_next:
             return
         yield from cur.match(_BETWEEN, 64)
+
+
+# What other families write, between the tokens of this one; several clients' parsers read it.
+_JSON = marked_json(("<tool_call|>", "<end_function_call>", "<|tool_call>", "</tool_call>"))
 
 
 def _called(cur: Cursor) -> Steps:

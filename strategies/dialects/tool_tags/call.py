@@ -48,6 +48,7 @@ _TAG_NAME = re.compile(r"<(/?)\s*([A-Za-z_][\w.:-]*)\s*(/?)>\Z")
 _PARAMETER = re.compile(
     r"""<(?:parameter|param|arg|argument)(?:\s+name\s*)?\s*=\s*(["']?)([A-Za-z_][\w.:-]*)\1\s*(/?)>\Z"""
 )
+_NAMED_CALL = re.compile(r"<(tool|tool_call|function_call|tool_use|function)\s[^<>]{0,200}?\bname\s*=")
 _OPENED = re.compile(r"<([A-Za-z_][\w.:-]*)>")
 _MAX_RESOLVED = 64
 PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
@@ -138,6 +139,10 @@ class TagCall:
         if self.is_structured and key == "args":
             return ("call_close", "") if parts and parts[:2] == (True, self.tag) else ("other", "")
         if parts is None:
+            # MiniCPM5 puts nothing around its calls, so the next one follows where a closer of this one is damaged.
+            named_call = _NAMED_CALL.match(tag)
+            if named_call and named_call[1] == self.tag:
+                return "call_open", self.tag
             named = parameter_of(tag)
             return ("param", self.parameter(named[0])) if named else ("other", "")
         closes, name, empty = parts
@@ -186,7 +191,8 @@ class TagCall:
 
     def next_tool(self, tag: str) -> Tool | None:
         """The tool whose call the tag opens, if it opens no parameter of this one."""
-        kind, name = self.kind(tag, "")
+        # One with the name as an attribute is read from its own opener.
+        kind, name = self.kind(tag, "") if tag_parts(tag) else ("other", "")
         if kind not in ("call_open", "next_call") or self.parameter(name) in self.schema.properties:
             return None
         return self.tool if kind == "call_open" else self.context.find(name)
