@@ -132,15 +132,15 @@ def closed_by(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) ->
     return found
 
 
-def alien_follows(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
-    """Whether a parameter that the tool does not have stands behind a closer which the value did not open.
+def alien_follows(cur: Cursor, markup: Markup, key: str, closers: int) -> Steps:
+    """Whether a parameter that the tool does not have stands behind closers of this size, none opened by the value.
 
     Models write what a tool took when they were trained: OpenCode's `bash` has no `description` any more
     (https://github.com/anomalyco/opencode/blob/dev/packages/opencode/src/tool/shell.ts). Where each parameter closes by
     its own name the value may hold such elements, but not with the call's end or its next parameter behind them.
     """
     cur.anchor = start = cur.offset
-    cur.pos += len(tag)
+    cur.pos += closers
     passed = found = False
     for _ in range(_ALIENS + 1):
         after = yield from next_tag(cur, markup, key)
@@ -332,7 +332,8 @@ def _parts(tag: str) -> tuple[bool, str]:
     return bool(closes), word + name
 
 
-Follows = Literal["param", "call", "end", "text"]
+Follows = Literal["param", "alien", "call", "end", "text"]
+"""`alien` is a parameter that the tool does not have: it goes on with the call, or is one more element of the text."""
 
 
 def ends_with_closer(text: str, key: str) -> bool:
@@ -363,6 +364,11 @@ class Run:
     """Behind each of them, as an offset."""
     follows: Follows
 
+    @property
+    def may_be_damaged(self) -> bool:
+        """Whether they are more than the one closer that the value needs."""
+        return self.kinds not in (("close",), ("loose",))
+
 
 def read_run(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
     """The closers from this one on; the cursor stays."""
@@ -379,6 +385,8 @@ def read_run(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
         elif kind != "noise":
             if kind == "param" and markup.may_follow(name):
                 follows = "param"
+            elif kind == "param" and markup.is_alien(name):
+                follows = "alien"
             elif kind in ("call_open", "section_open", "next_call"):
                 follows = "call"
             break

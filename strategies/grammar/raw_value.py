@@ -15,7 +15,7 @@ Bounds: work is linear per pass; in `incremental` mode a value flows as soon as 
 import re
 from collections.abc import Callable, Container
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from gateway.core.reasons import Reason
 from strategies.grammar.closers import (
@@ -24,6 +24,7 @@ from strategies.grammar.closers import (
     Elements,
     Kind,
     Markup,
+    Run,
     alien_follows,
     call_follows,
     closed_by,
@@ -314,7 +315,13 @@ class _Value:
 
     def _at_run(self, tag: str) -> Steps:
         """Closers that stand together: what they come to where one is damaged, nothing where none is."""
-        run = yield from read_run(self.cur, self.markup, self.key, tag)
+        run: Run = yield from read_run(self.cur, self.markup, self.key, tag)
+        if run.follows == "alien":
+            # `</content>` and `<parameter name="i">` behind a file's text are no part of it:
+            # https://github.com/can1357/oh-my-pi/issues/8502
+            damaged = run.may_be_damaged
+            is_next = (yield from self._before_alien(tag, run.ends[-1] - self.cur.offset)) if damaged else None
+            run = evolve(run, follows=is_next or "text")
         self._follows = run.follows
         found = end_of_run(run, self._elements, tag)
         if found is None:
@@ -351,7 +358,7 @@ class _Value:
         if kind == "loose" and end == "end":
             end = None
         if kind == "close" and end is None:
-            end = yield from self._before_alien(tag)
+            end = yield from self._before_alien(tag, len(tag))
         # Two parameters and one closer between them: the first of the two lacks its own.
         if end is not None and self._next_opened and not self.nested:
             raise self._not_closed(flat=self.way.flat)
@@ -371,12 +378,12 @@ class _Value:
             return "closed" if kind == "close" else "loose"
         return ""
 
-    def _before_alien(self, tag: str) -> Steps:
-        """`param` where another parameter follows that the tool does not have, and no element here needs the closer."""
+    def _before_alien(self, tag: str, closers: int) -> Steps:
+        """`param` where one that the tool does not have follows closers, and no element here needs the first."""
         if self.nested or self._elements.open(tag) or self._aliens >= _MAX_ALIENS:
             return None
         self._aliens += 1
-        return "param" if (yield from alien_follows(self.cur, self.markup, self.key, tag)) else None
+        return "param" if (yield from alien_follows(self.cur, self.markup, self.key, closers)) else None
 
     def _at_call(self, tag: str) -> Steps:
         """An opener of a call: a document may hold calls, but none opens behind what may have been its end."""

@@ -102,6 +102,32 @@ def test_a_parameter_that_the_tool_does_not_have_ends_a_document_that_holds_no_o
     assert content_of(written(filePath="a", content=held)) == held
 
 
+@pytest.mark.parametrize("closers", ["</content>", "</invoke>", "{}{}", "{}</content>", "</content>{}", "</invoke>{}"])
+@pytest.mark.parametrize(
+    ("opener", "parameter", "closer"),
+    [
+        ("<tool_call>\n<function=write>{}</function>\n</tool_call>", "<parameter={}>{}", "</parameter>"),
+        ('<invoke name="write">{}</invoke>', '<parameter name="{}">{}', "</parameter>"),
+        ("<write>{}</write>", "<{0}>{1}", "</{}>"),
+    ],
+)
+def test_closers_too_many_before_a_parameter_that_the_tool_does_not_have_are_no_part_of_a_document(
+    opener: str, parameter: str, closer: str, closers: str
+) -> None:
+    written = opener.format(
+        parameter.format("filePath", "a")
+        + closer.format("filePath")
+        + parameter.format("content", "# x\n\ny")
+        + closers.format(*[closer.format("content")] * 2)
+        + parameter.format("i", "Write it")
+        + closer.format("i")
+    )
+    found = read_every_way(written)
+    assert [json.loads(arguments)["content"] for _, arguments in found.calls] in ([], ["# x\n\ny"])
+    # One closer in a document may be what it is about, where elements are parameters.
+    assert found.calls or "<write>" in opener
+
+
 @pytest.mark.parametrize(
     "behind",
     ["\nb\n</write>\n", "\nb\n</content> c", "\nb </write> c", " and </content> x", "\n</content>\n</write>\n</write>"],
