@@ -34,6 +34,7 @@ __all__ = [
     "opens_pair",
     "read_run",
     "text_follows",
+    "torn_opener_follows",
 ]
 
 # A call's closer, its section's, an opener of the next section, and room for one that is doubled.
@@ -49,6 +50,10 @@ _ALIEN = 2_000
 """How far such a one may reach, where its own tag has to close it."""
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.:-]{0,63})>(?>(?:(?!</?\1>).)*)</\1>", re.DOTALL)
 
+_OPENER = 160
+"""How far the opener of a parameter reaches, and where its name stands behind it, that name."""
+_TORN_OPENER = re.compile(r"<(?!/)[^<>\n]{1,100}(?:>\s{0,8}[A-Za-z_][\w.-]{0,63}\s{0,8}(?=<))?")
+_WORD = re.compile(r"[A-Za-z_][\w.-]*+")
 Kind = Literal[
     "close",
     "loose",
@@ -186,6 +191,17 @@ def text_follows(cur: Cursor, tag: str) -> Steps:
     cur.back(start)
     cur.anchor = None
     return following not in ("", "<")
+
+
+def torn_opener_follows(cur: Cursor, markup: Markup, tag: str) -> Steps:
+    """Whether what stands behind a closer is no opener, but names a parameter that may come next: `<paramter=path>`."""
+    cur.anchor = start = cur.offset
+    cur.pos += len(tag)
+    yield from cur.ws()
+    torn = _TORN_OPENER.match((yield from cur.peek(_OPENER)))
+    cur.back(start)
+    cur.anchor = None
+    return torn is not None and any(map(markup.may_follow, _WORD.findall(torn.group())))
 
 
 def ends_here(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:

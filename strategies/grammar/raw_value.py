@@ -35,6 +35,7 @@ from strategies.grammar.closers import (
     opens_pair,
     read_run,
     text_follows,
+    torn_opener_follows,
 )
 from strategies.grammar.dialect import Arguments
 from strategies.text.cursor import Cursor, Reject, Steps
@@ -358,7 +359,7 @@ class _Value:
         if kind == "loose" and end == "end":
             end = None
         if kind == "close" and end is None:
-            end = yield from self._before_alien(tag, len(tag))
+            end = yield from self._behind(tag)
         # Two parameters and one closer between them: the first of the two lacks its own.
         if end is not None and self._next_opened and not self.nested:
             raise self._not_closed(flat=self.way.flat)
@@ -384,6 +385,15 @@ class _Value:
             return None
         self._aliens += 1
         return "param" if (yield from alien_follows(self.cur, self.markup, self.key, closers)) else None
+
+    def _behind(self, tag: str) -> Steps:
+        """Whether a parameter follows a closer that nobody declared, or whose opener is damaged: that one is doubt."""
+        end = yield from self._before_alien(tag, len(tag))
+        if end is None and self.markup.distinct and not self.nested and not self._elements.open(tag):
+            # With it the rest of the call would go into this value.
+            if (yield from torn_opener_follows(self.cur, self.markup, tag)):
+                yield from doubt(self.cur)
+        return end
 
     def _at_call(self, tag: str) -> Steps:
         """An opener of a call: a document may hold calls, but none opens behind what may have been its end."""

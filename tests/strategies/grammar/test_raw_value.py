@@ -128,6 +128,34 @@ def test_closers_too_many_before_a_parameter_that_the_tool_does_not_have_are_no_
     assert found.calls or "<write>" in opener
 
 
+_QWEN = "<function=bash>\n<parameter=command>\nls\n</parameter>\n{}Show\n</parameter>\n</function>"
+_INVOKE = '<invoke name="bash"><parameter name="command">ls</parameter>\n{}Show</parameter></invoke>'
+_GLM = "<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n{}Show</arg_value></tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("call", "opener"),
+    [
+        (_QWEN, "<paramter=description>\n"),
+        (_QWEN, "<parameter=description\n"),
+        (_INVOKE, '<parmeter name="description">'),
+        (_INVOKE, '<parameter nam=e"description">'),
+        (_INVOKE, '<parameter name="description"'),
+        (_GLM, "<ag_key>description</arg_key>\n<arg_value>"),
+    ],
+)
+def test_a_parameter_whose_opener_is_damaged_does_not_go_into_the_value_before_it(call: str, opener: str) -> None:
+    assert read_every_way(call.format(opener)).calls == []
+
+
+@pytest.mark.parametrize(
+    "text", ["a\n</parameter>\n<b>the filePath</b>\nc", "a </parameter> to <filePath> b", "</parameter>\nb"]
+)
+def test_a_closer_that_no_opener_follows_is_part_of_a_document(text: str) -> None:
+    inside = f"<parameter=content>\n{text}\n</parameter>\n<parameter=filePath>\nf\n</parameter>"
+    assert content_of(f"<function=write>\n{inside}\n</function>") == text
+
+
 @pytest.mark.parametrize(
     "behind",
     ["\nb\n</write>\n", "\nb\n</content> c", "\nb </write> c", " and </content> x", "\n</content>\n</write>\n</write>"],
