@@ -5,7 +5,7 @@
     is     = ":" | "="
     value  = Q RAW Q | string | object | "[" [ value { "," value } ] "]" | number | "true" | "false" | "null" | WORD
     string = JSON's, or Python's between single quotes
-    Q      = "<|"|>" (Gemma 4) | "<escape>" (FunctionGemma)
+    Q      = "<|"|>" (Gemma 4) | "<escape>" (FunctionGemma) | "<ctrl46>" (Gemini)
 
 What stands between two `Q` is text as it is; a bare word that is no literal is text too, and so is any literal where
 the parameter can only be a string. Quotes and marks around a value are no part of it, and where one of them is lost the
@@ -36,7 +36,8 @@ from strategies.writing.token_renderer import family_section, json_text, reads_b
 __all__ = ["FUNCTION_GEMMA", "GEMMA", "GEMMA_STRIPPED"]
 
 _CLOSERS = ("<tool_call|>", "<end_function_call>")
-_QUOTES = ('<|"|>', "<escape>")
+# The last one is what Gemini's call shows in text (`call:default_api:read{filePath:<ctrl46>a.py<ctrl46>}`).
+_QUOTES = ('<|"|>', "<escape>", "<ctrl46>")
 # Names of MCP come with their server in front, between colons: https://github.com/jundot/omlx/issues/1854
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]*")
 _KEY = re.compile(r"[^:=,{}\[\]<\"'\n]*")
@@ -44,7 +45,7 @@ _PLAIN_KEY = re.compile(r"\w*")
 _IS = (":", "=")
 # Quotes of either kind, where its own marks belong: https://github.com/NousResearch/hermes-agent/issues/7449
 _SINGLE = re.compile(r"[\\']")
-_MARKS = ("<escape>", '<|"', '"|>', '|"|')
+_MARKS = ("<escape>", "<ctrl46>", '<|"', '"|>', '|"|')
 _WORD = re.compile(r"[^,{}\[\]<]*")
 _ROUND_WORD = re.compile(r"[^,{}()\[\]<]*")
 # Both kinds of brackets, and several calls in a block: https://github.com/ollama/ollama/issues/17882
@@ -130,7 +131,7 @@ def _read_rest(cur: Cursor, call: "_Call") -> Steps:
 
 
 _LOOK_AHEAD = 256
-_GOES_ON = re.compile(r'(?:(?!<\|tool_call>|<start_function_call>|call:).)*?(?:<\|"\|>|<escape>)', re.DOTALL)
+_GOES_ON = re.compile(r'(?:(?!<\|tool_call>|<start_function_call>|call:).)*?(?:<\|"\|>|<escape>|<ctrl46>)', re.DOTALL)
 """A mark of a value behind the object, before another call: a mark too many ended it."""
 
 
