@@ -99,6 +99,9 @@ def test_a_deeper_fence_is_closed_as_deep() -> None:
         "I won't run this:\n",
         "I refuse to execute the following:\n",
         "**You must not call it like that:**\n",
+        "The model printed the following instead of calling the tool:\n",
+        "Your server returned this text rather than a call:\n",
+        "The answer before contained this as plain text:\n",
     ],
 )
 def test_words_that_say_outright_that_it_is_an_example(before: str) -> None:
@@ -139,6 +142,11 @@ def test_words_that_say_outright_that_it_is_an_example(before: str) -> None:
         "I cannot find it; searching:\n",
         "If it fails, don't worry:\n",
         "I can't use the cache here. Calling the server:\n",
+        "Checking what the server returned:\n",
+        "I printed this as text instead of calling it:\n",
+        "The tool returned this error, so a second try:\n",
+        "The user said to do this:\n",
+        "The test printed this. Reading the file:\n",
         "",
     ],
 )
