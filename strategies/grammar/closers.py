@@ -25,8 +25,10 @@ __all__ = [
     "alien_follows",
     "call_follows",
     "closed_by",
+    "closes_unopened",
     "end_of_run",
     "ends_here",
+    "ends_in_half_a_tag",
     "ends_with_closer",
     "ends_with_token",
     "next_tag",
@@ -369,6 +371,26 @@ def ends_with_closer(text: str, key: str) -> bool:
 def ends_with_token(text: str) -> bool:
     """Whether the last that stands in a value is a closer of a family that writes tokens."""
     return _TOKEN_END.search(text[-_TOKEN_SIZE:]) is not None
+
+
+_HALF = re.compile(r"(?:</|<\|)[^\s<]{1,48}<?\Z")
+_LAST_TAG = re.compile(r"</([A-Za-z_][\w.:-]{0,127})\s*>\Z")
+
+
+def closes_unopened(text: str) -> bool:
+    """Whether the last tag closes what the text did not open."""
+    # As much as the longest tag that counts (`_LAST_TAG`).
+    found = _LAST_TAG.search(text.rstrip()[-140:])
+    return found is not None and text.count(f"<{found.group(1)}") < text.count(f"</{found.group(1)}")
+
+
+def ends_in_half_a_tag(text: str) -> bool:
+    """Whether its last sign ends a tag, and not that of an element which the text opens."""
+    end = text[-200:].rstrip()
+    if not end.endswith(">"):
+        return _HALF.search(end) is not None
+    found = _LAST_TAG.search(end)
+    return found is None or f"<{found.group(1)}" not in text
 
 
 @frozen(kw_only=True)

@@ -28,8 +28,10 @@ from strategies.grammar.closers import (
     alien_follows,
     call_follows,
     closed_by,
+    closes_unopened,
     end_of_run,
     ends_here,
+    ends_in_half_a_tag,
     ends_with_token,
     opens_call,
     opens_pair,
@@ -310,8 +312,13 @@ class _Value:
         # Of closers that its text mentions, the one in front of its own may be mentioned as well.
         if ends_with_token(raw) or (is_damaged and (not raw.strip() or END_IN_TEXT.search(raw))):
             yield from doubt(self.cur)
+        # Opened twice, or once more by its own name (https://github.com/stackblitz/bolt.new/issues/2119): a page that
+        # begins so closes what it opens, and a path holds no tags.
+        is_doubled = raw.lstrip().startswith(f"<{self.key}>")
+        if is_doubled and (not self.body or self._elements.open(f"</{self.key}>")):
+            yield from doubt(self.cur)
         # What is left of its own closer may be the last of it: `a</paramter>`.
-        if how in _UNCLOSED and _ends_in_half_a_tag(raw):
+        if how in _UNCLOSED and ends_in_half_a_tag(raw):
             yield from doubt(self.cur)
 
     def _at_run(self, tag: str) -> Steps:
@@ -440,7 +447,7 @@ class _Value:
 
     def _certain(self, *, known: bool = True) -> Steps:
         """A value without its closer is certain only where it has no opener, and no other closer at its end."""
-        if not known or self._seen_close or self._elements.holds_opener or _ends_with_closer(self.sink.raw):
+        if not known or self._seen_close or self._elements.holds_opener or closes_unopened(self.sink.raw):
             yield from doubt(self.cur)
 
     def _at_parameter(self, tag: str) -> Steps:
@@ -482,24 +489,6 @@ MENDED = MEND_OF_END.keys() - {"loose"}
 """Where a closer is damaged: a value that is nothing but closers is in doubt."""
 _UNCLOSED = frozenset({"by_call", "by_end", "by_next"})
 """Where nothing stands that is a closer of the value."""
-_HALF = re.compile(r"(?:</|<\|)[^\s<]{1,48}<?\Z")
-_LAST_TAG = re.compile(r"</([A-Za-z_][\w.:-]{0,127})\s*>\Z")
-
-
-def _ends_with_closer(text: str) -> bool:
-    """Whether the last tag closes what the text did not open."""
-    # As much as the longest tag that counts (`_LAST_TAG`).
-    found = _LAST_TAG.search(text.rstrip()[-140:])
-    return found is not None and text.count(f"<{found.group(1)}") < text.count(f"</{found.group(1)}")
-
-
-def _ends_in_half_a_tag(text: str) -> bool:
-    """Whether its last sign ends a tag, and not that of an element which the text opens."""
-    end = text[-200:].rstrip()
-    if not end.endswith(">"):
-        return _HALF.search(end) is not None
-    found = _LAST_TAG.search(end)
-    return found is None or f"<{found.group(1)}" not in text
 
 
 def last_tag(text: str) -> str:

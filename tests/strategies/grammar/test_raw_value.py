@@ -157,6 +157,25 @@ def test_a_closer_that_no_opener_follows_is_part_of_a_document(text: str) -> Non
 
 
 @pytest.mark.parametrize(
+    "call",
+    [
+        OPEN + "<content>\na" + CLOSE,
+        "<write><filePath><filePath>a</filePath><content>x</content></write>",
+        '<invoke name="bash"><parameter name="command">\n<command>\nls</parameter></invoke>',
+        '<invoke name="read"><parameter name="filePath"><filePath>a</filePath></parameter></invoke>',
+    ],
+)
+def test_a_value_that_opens_its_own_element_without_need_is_in_doubt(call: str) -> None:
+    assert read_every_way(call).calls == []
+
+
+def test_a_page_may_begin_with_an_element_of_the_parameter_s_name() -> None:
+    page = "<content>\n<b>x</b>\n</content>"
+    inside = f"<parameter=filePath>a</parameter><parameter=content>\n{page}\n</parameter>"
+    assert content_of(f"<function=write>{inside}</function>") == page
+
+
+@pytest.mark.parametrize(
     "behind",
     ["\nb\n</write>\n", "\nb\n</content> c", "\nb </write> c", " and </content> x", "\n</content>\n</write>\n</write>"],
 )
