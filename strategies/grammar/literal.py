@@ -150,6 +150,11 @@ _REPORTED = re.compile(
 )
 """A sentence that reports what follows behind its colon as what somebody wrote, as in threads about tool calls:
 https://github.com/Augustas11/macprovider/issues/426"""
+_DIALOGUE = re.compile(
+    r"\S\s*\n[ \t]*\**(?:Human|User)\**:\**\s.*\n[ \t]*\**Assistant\**:\**\s", re.DOTALL | re.IGNORECASE
+)
+"""The turn of somebody else and then its own, written with their labels behind other text: what a model would do there
+is made up, or shown (https://github.com/ggml-org/llama.cpp/issues/4072)."""
 _SHORT_FORMS = re.compile(r"\b(?:e\. ?g|z\. ?B|p\. ?ej|p\. ?ex)\b\.?", re.IGNORECASE)
 _BEHIND_COLON = " \t\r\n*_"
 _COLONS = (":", "：")
@@ -468,13 +473,18 @@ def _announcing(before: str) -> str:
 
 
 def says_example(before: str) -> bool:
-    """Whether the last sentence before markup says outright that it is an example, a report, or not to be done."""
+    """Whether the last sentence before markup says outright that it is an example, a report, or not to be done.
+
+    Or it stands in a dialogue of others.
+    """
     lead = _WRAPPERS.sub("", before[-_LEAD_IN:])
     sentence = _announcing(lead)
     if lead.rstrip(_BEHIND_COLON).endswith(_COLONS):
         if _DENIED.search(sentence) is not None or _is_reported(sentence, _REPORTED):
             return True
-    return _OUTRIGHT.search(sentence) is not None and _ACTING.search(sentence) is None
+    if _OUTRIGHT.search(sentence) is not None and _ACTING.search(sentence) is None:
+        return True
+    return "ssistant" in before and _DIALOGUE.search(before) is not None
 
 
 def last_sentence(text: str) -> str:

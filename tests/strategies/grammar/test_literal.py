@@ -110,6 +110,20 @@ def test_words_that_say_outright_that_it_is_an_example(before: str) -> None:
     assert is_announced_example(before)
 
 
+def test_what_stands_in_a_dialogue_behind_other_text_is_not_done():
+    for others in (
+        "\n\nUser: go on\n\nAssistant: ",
+        "\nHuman: yes\nAssistant:\n\n",
+        "\n**User:** yes\n\n**Assistant:** Now:\n",
+    ):
+        assert says_example(f"It is done.{others}")
+    # Its own label, a template's echo at the very start, and words about a user.
+    for before in ("Done.\n\nAssistant: ", "User: go on\n\nAssistant: ", "Done.\nUser: the one who asks.\n\nNow:\n"):
+        assert not says_example(before)
+    calls = [f"<function=bash>\n<parameter=command>\n{text}\n</parameter>\n</function>" for text in ("ls", "rm a")]
+    assert read("\n\nHuman: yes\n\nAssistant: ".join(calls)).calls == [("bash", '{"command":"ls"}')]
+
+
 @pytest.mark.parametrize(
     "before",
     [
