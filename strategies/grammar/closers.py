@@ -25,8 +25,10 @@ __all__ = [
     "alien_follows",
     "call_follows",
     "closed_by",
+    "closes_unopened",
     "end_of_run",
     "ends_here",
+    "ends_in_half_a_tag",
     "ends_with_closer",
     "ends_with_token",
     "next_tag",
@@ -34,6 +36,7 @@ __all__ = [
     "opens_pair",
     "read_run",
     "text_follows",
+    "torn_opener_follows",
 ]
 
 # A call's closer, its section's, an opener of the next section, and room for one that is doubled.
@@ -49,6 +52,10 @@ _ALIEN = 2_000
 """How far such a one may reach, where its own tag has to close it."""
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.:-]{0,63})>(?>(?:(?!</?\1>).)*)</\1>", re.DOTALL)
 
+_OPENER = 160
+"""How far the opener of a parameter reaches, and where its name stands behind it, that name."""
+_TORN_OPENER = re.compile(r"<(?!/)[^<>\n]{1,100}(?:>\s{0,8}[A-Za-z_][\w.-]{0,63}\s{0,8}(?=<))?")
+_WORD = re.compile(r"[A-Za-z_][\w.-]*+")
 Kind = Literal[
     "close",
     "loose",
@@ -132,15 +139,15 @@ def closed_by(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) ->
     return found
 
 
-def alien_follows(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
-    """Whether a parameter that the tool does not have stands behind a closer which the value did not open.
+def alien_follows(cur: Cursor, markup: Markup, key: str, closers: int) -> Steps:
+    """Whether a parameter that the tool does not have stands behind closers of this size, none opened by the value.
 
     Models write what a tool took when they were trained: OpenCode's `bash` has no `description` any more
     (https://github.com/anomalyco/opencode/blob/dev/packages/opencode/src/tool/shell.ts). Where each parameter closes by
     its own name the value may hold such elements, but not with the call's end or its next parameter behind them.
     """
     cur.anchor = start = cur.offset
-    cur.pos += len(tag)
+    cur.pos += closers
     passed = found = False
     for _ in range(_ALIENS + 1):
         after = yield from next_tag(cur, markup, key)
@@ -186,6 +193,17 @@ def text_follows(cur: Cursor, tag: str) -> Steps:
     cur.back(start)
     cur.anchor = None
     return following not in ("", "<")
+
+
+def torn_opener_follows(cur: Cursor, markup: Markup, tag: str) -> Steps:
+    """Whether what stands behind a closer is no opener, but names a parameter that may come next: `<paramter=path>`."""
+    cur.anchor = start = cur.offset
+    cur.pos += len(tag)
+    yield from cur.ws()
+    torn = _TORN_OPENER.match((yield from cur.peek(_OPENER)))
+    cur.back(start)
+    cur.anchor = None
+    return torn is not None and any(map(markup.may_follow, _WORD.findall(torn.group())))
 
 
 def ends_here(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
@@ -332,7 +350,8 @@ def _parts(tag: str) -> tuple[bool, str]:
     return bool(closes), word + name
 
 
-Follows = Literal["param", "call", "end", "text"]
+Follows = Literal["param", "alien", "call", "end", "text"]
+"""`alien` is a parameter that the tool does not have: it goes on with the call, or is one more element of the text."""
 
 
 def ends_with_closer(text: str, key: str) -> bool:
@@ -354,6 +373,26 @@ def ends_with_token(text: str) -> bool:
     return _TOKEN_END.search(text[-_TOKEN_SIZE:]) is not None
 
 
+_HALF = re.compile(r"(?:</|<\|)[^\s<]{1,48}<?\Z|</[|｜‖]{1,2}[^\s<]{1,48} [^\s<]{1,24}\Z")
+_LAST_TAG = re.compile(r"</([A-Za-z_][\w.:-]{0,127})\s*>\Z")
+
+
+def closes_unopened(text: str) -> bool:
+    """Whether the last tag closes what the text did not open."""
+    # As much as the longest tag that counts (`_LAST_TAG`).
+    found = _LAST_TAG.search(text.rstrip()[-140:])
+    return found is not None and text.count(f"<{found.group(1)}") < text.count(f"</{found.group(1)}")
+
+
+def ends_in_half_a_tag(text: str) -> bool:
+    """Whether its last sign ends a tag, and not that of an element which the text opens."""
+    end = text[-200:].rstrip()
+    if not end.endswith(">"):
+        return _HALF.search(end) is not None
+    found = _LAST_TAG.search(end)
+    return found is None or f"<{found.group(1)}" not in text
+
+
 @frozen(kw_only=True)
 class Run:
     """Closers that stand together, only white space between them, and what stands behind them."""
@@ -362,6 +401,11 @@ class Run:
     ends: tuple[int, ...]
     """Behind each of them, as an offset."""
     follows: Follows
+
+    @property
+    def may_be_damaged(self) -> bool:
+        """Whether they are more than the one closer that the value needs."""
+        return self.kinds not in (("close",), ("loose",))
 
 
 def read_run(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
@@ -379,6 +423,8 @@ def read_run(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
         elif kind != "noise":
             if kind == "param" and markup.may_follow(name):
                 follows = "param"
+            elif kind == "param" and markup.is_alien(name):
+                follows = "alien"
             elif kind in ("call_open", "section_open", "next_call"):
                 follows = "call"
             break

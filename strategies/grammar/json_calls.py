@@ -23,6 +23,8 @@ CONTAINER_KEYS = (
     *("arguments", "parameters", "args", "params", "input", "tool_input", "function_args", "action_input"),
     # https://github.com/agent0ai/agent-zero/blob/main/prompts/agent.system.main.communication.md
     *("tool_args", "tool_arguments", "tool_params"),
+    # https://github.com/microsoft/vscode-copilot-release/issues/7280
+    "inputs",
 )
 # Parts of a message as Gemini's and Bedrock's servers have them: https://ai.google.dev/api/caching#FunctionCall,
 # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html

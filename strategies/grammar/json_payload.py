@@ -23,6 +23,7 @@ from strategies.text.turns import Turns, scanning
 
 __all__ = [
     "FRAME",
+    "REST_OF_TEXT",
     "STOPS",
     "Payload",
     "code_draft",
@@ -270,6 +271,10 @@ def read_end(cur: Cursor, closers: tuple[str, ...]) -> Steps:
     raise Reject("text after the object", attempted=True)
 
 
+REST_OF_TEXT = re.compile(r'[ \t\r}\]]*+\n\s*+[{\[]?+"\s*+[,:}\]]')
+"""Behind an object, a line that begins as none does but the rest of a text, and of the JSON around it."""
+
+
 def refuse_torn(cur: Cursor, opening: Opening) -> Steps:
     """Ask for another pass where the line goes on behind an object and ends with a brace.
 
@@ -287,7 +292,8 @@ def refuse_torn(cur: Cursor, opening: Opening) -> Steps:
     if _TOKEN_IN_VALUE.match(head):
         raise Reject("the closing token may be inside a string", attempted=True)
     # Only lines that end in a brace or go on with a member: words behind a call are common, and no damage.
-    if rest and (behind.rstrip(" \t\r]").endswith("}") or _MEMBER.match(behind)):
+    is_torn = rest and (behind.rstrip(" \t\r]").endswith("}") or _MEMBER.match(behind))
+    if is_torn or REST_OF_TEXT.match(head):
         raise Reject("text after the object", again=opening.hint != _MENDING, hint=_MENDING, attempted=True)
 
 

@@ -142,6 +142,19 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 """A sentence that says of what follows behind its colon that it is not to be done."""
+_REPORTED = re.compile(
+    r"\b(?:wrote|said|replied|answered|responded|printed|logged|emitted|returned|produced|output|sent|showed|contained)"
+    r"\s(?:only\s|just\s|exactly\s)?(?:this|that|the following)(?:\s(?:text|block|markup|answer|message|output))?"
+    r"(?:\s(?:instead|rather than|as)\b[^.!?:,;—]{0,60})?\W*+\Z",
+    re.IGNORECASE,
+)
+"""A sentence that reports what follows behind its colon as what somebody wrote, as in threads about tool calls:
+https://github.com/Augustas11/macprovider/issues/426"""
+_DIALOGUE = re.compile(
+    r"\S\s*\n[ \t]*\**(?:Human|User)\**:\**\s.*\n[ \t]*\**Assistant\**:\**\s", re.DOTALL | re.IGNORECASE
+)
+"""The turn of somebody else and then its own, written with their labels behind other text: what a model would do there
+is made up, or shown (https://github.com/ggml-org/llama.cpp/issues/4072)."""
 _SHORT_FORMS = re.compile(r"\b(?:e\. ?g|z\. ?B|p\. ?ej|p\. ?ex)\b\.?", re.IGNORECASE)
 _BEHIND_COLON = " \t\r\n*_"
 _COLONS = (":", "：")
@@ -443,8 +456,12 @@ def is_announced_example(before: str) -> bool:
     line = _STOP.split(before.rstrip()[-_LEAD_IN:].rsplit("\n", 1)[-1])[-1]
     if _FOR_READER.search(line) is not None and _ACTING.search(line) is None:
         return True
-    is_quoted = _QUOTING.search(sentence) is not None and _ACTING.search(sentence) is None
-    return is_quoted or _DENIED.search(sentence) is not None
+    return _is_reported(sentence, _QUOTING) or _is_reported(sentence, _REPORTED) or _DENIED.search(sentence) is not None
+
+
+def _is_reported(sentence: str, reporting: re.Pattern[str]) -> bool:
+    """Whether a sentence in front of a colon says what somebody else wrote."""
+    return reporting.search(sentence) is not None and _ACTING.search(sentence) is None
 
 
 def _announcing(before: str) -> str:
@@ -456,12 +473,18 @@ def _announcing(before: str) -> str:
 
 
 def says_example(before: str) -> bool:
-    """Whether the last sentence before markup says outright that it is an example, or not to be done."""
+    """Whether the last sentence before markup says outright that it is an example, a report, or not to be done.
+
+    Or it stands in a dialogue of others.
+    """
     lead = _WRAPPERS.sub("", before[-_LEAD_IN:])
     sentence = _announcing(lead)
-    if _DENIED.search(sentence) is not None and lead.rstrip(_BEHIND_COLON).endswith(_COLONS):
+    if lead.rstrip(_BEHIND_COLON).endswith(_COLONS):
+        if _DENIED.search(sentence) is not None or _is_reported(sentence, _REPORTED):
+            return True
+    if _OUTRIGHT.search(sentence) is not None and _ACTING.search(sentence) is None:
         return True
-    return _OUTRIGHT.search(sentence) is not None and _ACTING.search(sentence) is None
+    return "ssistant" in before and _DIALOGUE.search(before) is not None
 
 
 def last_sentence(text: str) -> str:

@@ -15,7 +15,7 @@ Bounds: work is linear per pass; in `incremental` mode a value flows as soon as 
 import re
 from collections.abc import Callable, Container
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from gateway.core.reasons import Reason
 from strategies.grammar.closers import (
@@ -24,16 +24,20 @@ from strategies.grammar.closers import (
     Elements,
     Kind,
     Markup,
+    Run,
     alien_follows,
     call_follows,
     closed_by,
+    closes_unopened,
     end_of_run,
     ends_here,
+    ends_in_half_a_tag,
     ends_with_token,
     opens_call,
     opens_pair,
     read_run,
     text_follows,
+    torn_opener_follows,
 )
 from strategies.grammar.dialect import Arguments
 from strategies.text.cursor import Cursor, Reject, Steps
@@ -309,25 +313,34 @@ class _Value:
         if ends_with_token(raw) or (is_damaged and (not raw.strip() or END_IN_TEXT.search(raw))):
             yield from doubt(self.cur)
         # What is left of its own closer may be the last of it: `a</paramter>`.
-        if how in _UNCLOSED and _ends_in_half_a_tag(raw):
-            yield from doubt(self.cur)
-        if self._begins_damaged(raw):
+        if (how in _UNCLOSED and ends_in_half_a_tag(raw)) or self._begins_damaged(raw):
             yield from doubt(self.cur)
 
     def _begins_damaged(self, raw: str) -> bool:
-        """Whether it begins with its own opener once more and nothing in it closes that, or with another's closer."""
+        """Whether it begins with its own opener once more, or by its own name, or with another's closer."""
         # Tags are doubled now and then: https://github.com/vllm-project/vllm/issues/54971
+        # https://github.com/stackblitz/bolt.new/issues/2119
         found = _FIRST_TAG.match(raw)
         if found is None:
             return False
-        kind, name = self.markup.kind(found[1], self.key)
-        if found[1].startswith("</"):
+        tag, name = found.groups()
+        kind, opened = self.markup.kind(tag, self.key)
+        if tag.startswith("</"):
             return kind in ("loose", "foreign", "other_close")
-        return kind == "param" and name == self.key and f"</{found[2]}" not in raw
+        if tag != f"<{self.key}>" and (kind != "param" or opened != self.key):
+            return False
+        # A page that begins so closes what it opens, and a path holds no tags.
+        return not self.body or f"</{name}" not in raw or self._elements.open(f"</{name}>") > 0
 
     def _at_run(self, tag: str) -> Steps:
         """Closers that stand together: what they come to where one is damaged, nothing where none is."""
-        run = yield from read_run(self.cur, self.markup, self.key, tag)
+        run: Run = yield from read_run(self.cur, self.markup, self.key, tag)
+        if run.follows == "alien":
+            # `</content>` and `<parameter name="i">` behind a file's text are no part of it:
+            # https://github.com/can1357/oh-my-pi/issues/8502
+            damaged = run.may_be_damaged
+            is_next = (yield from self._before_alien(tag, run.ends[-1] - self.cur.offset)) if damaged else None
+            run = evolve(run, follows=is_next or "text")
         self._follows = run.follows
         found = end_of_run(run, self._elements, tag)
         if found is None:
@@ -364,7 +377,7 @@ class _Value:
         if kind == "loose" and end == "end":
             end = None
         if kind == "close" and end is None:
-            end = yield from self._before_alien(tag)
+            end = yield from self._behind(tag)
         # Two parameters and one closer between them: the first of the two lacks its own.
         if end is not None and self._next_opened and not self.nested:
             raise self._not_closed(flat=self.way.flat)
@@ -384,12 +397,21 @@ class _Value:
             return "closed" if kind == "close" else "loose"
         return ""
 
-    def _before_alien(self, tag: str) -> Steps:
-        """`param` where another parameter follows that the tool does not have, and no element here needs the closer."""
+    def _before_alien(self, tag: str, closers: int) -> Steps:
+        """`param` where one that the tool does not have follows closers, and no element here needs the first."""
         if self.nested or self._elements.open(tag) or self._aliens >= _MAX_ALIENS:
             return None
         self._aliens += 1
-        return "param" if (yield from alien_follows(self.cur, self.markup, self.key, tag)) else None
+        return "param" if (yield from alien_follows(self.cur, self.markup, self.key, closers)) else None
+
+    def _behind(self, tag: str) -> Steps:
+        """Whether a parameter follows a closer that nobody declared, or whose opener is damaged: that one is doubt."""
+        end = yield from self._before_alien(tag, len(tag))
+        if end is None and self.markup.distinct and not self.nested and not self._elements.open(tag):
+            # With it the rest of the call would go into this value.
+            if (yield from torn_opener_follows(self.cur, self.markup, tag)):
+                yield from doubt(self.cur)
+        return end
 
     def _at_call(self, tag: str) -> Steps:
         """An opener of a call: a document may hold calls, but none opens behind what may have been its end."""
@@ -436,7 +458,7 @@ class _Value:
 
     def _certain(self, *, known: bool = True) -> Steps:
         """A value without its closer is certain only where it has no opener, and no other closer at its end."""
-        if not known or self._seen_close or self._elements.holds_opener or _ends_with_closer(self.sink.raw):
+        if not known or self._seen_close or self._elements.holds_opener or closes_unopened(self.sink.raw):
             yield from doubt(self.cur)
 
     def _at_parameter(self, tag: str) -> Steps:
@@ -478,25 +500,7 @@ MENDED = MEND_OF_END.keys() - {"loose"}
 """Where a closer is damaged: a value that is nothing but closers is in doubt."""
 _UNCLOSED = frozenset({"by_call", "by_end", "by_next"})
 """Where nothing stands that is a closer of the value."""
-_HALF = re.compile(r"(?:</|<\|)[^\s<]{1,48}<?\Z|</[|｜‖]{1,2}[^\s<]{1,48} [^\s<]{1,24}\Z")
 _FIRST_TAG = re.compile(r"\s*+(</?([A-Za-z_][\w.:-]{0,127}+)(?:[^<>]{0,200}[^<>/])?>)")
-_LAST_TAG = re.compile(r"</([A-Za-z_][\w.:-]{0,127})\s*>\Z")
-
-
-def _ends_with_closer(text: str) -> bool:
-    """Whether the last tag closes what the text did not open."""
-    # As much as the longest tag that counts (`_LAST_TAG`).
-    found = _LAST_TAG.search(text.rstrip()[-140:])
-    return found is not None and text.count(f"<{found.group(1)}") < text.count(f"</{found.group(1)}")
-
-
-def _ends_in_half_a_tag(text: str) -> bool:
-    """Whether its last sign ends a tag, and not that of an element which the text opens."""
-    end = text[-200:].rstrip()
-    if not end.endswith(">"):
-        return _HALF.search(end) is not None
-    found = _LAST_TAG.search(end)
-    return found is None or f"<{found.group(1)}" not in text
 
 
 def last_tag(text: str) -> str:

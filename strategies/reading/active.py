@@ -32,6 +32,10 @@ _FENCE_MARKS = frozenset("`~")
 """What a line begins with that may close a code fence."""
 
 
+_OF_ANYBODY = frozenset({"<tool_response>", "<tool_result>", "<function_results>"})
+"""What results stand in whatever the call before them was: behind a call they are nothing else."""
+
+
 @frozen(kw_only=True)
 class Grammar:
     """The markers of all dialects that are active, and which dialects each may open."""
@@ -68,6 +72,9 @@ class Grammar:
         for row in dialects:
             for marker in row.results:
                 results[marker] = results.get(marker, frozenset()) | {row.family}
+        # A model that writes its calls in one family's form makes up their results in another's.
+        families = frozenset(row.family for row in dialects)
+        results |= dict.fromkeys(_OF_ANYBODY & results.keys(), families)
         # One that these tools give no marker opens nothing, in a fence neither.
         # By identity: a row's hash is that of all its fields, and a hundred tools have four thousand markers.
         found = {id(each): each for kind in (rows, line_rows, bodies) for each in kind.values()}

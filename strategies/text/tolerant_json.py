@@ -392,8 +392,10 @@ class _Reader:
                 break
             note(self._notes, "surplus_braces")
             self._at += 1
-        # On one line a missing comma looks just like an unescaped quote.
-        if self._text.startswith('"', self._at) and "\n" in self._text[before : self._at]:
+        # On one line a missing comma looks just like an unescaped quote; behind a text that ends in a comma, the two
+        # may have changed places.
+        swapped = self._text[before - 2 : before] == ',"'
+        if self._text.startswith('"', self._at) and "\n" in self._text[before : self._at] and not swapped:
             note(self._notes, "missing_comma")
             return True
         # Objects of a list joined without one: https://github.com/NousResearch/hermes-agent/issues/72488

@@ -19,6 +19,7 @@ from collections.abc import Generator
 
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import (
+    REST_OF_TEXT,
     STOPS,
     Payload,
     named_drafts,
@@ -47,7 +48,6 @@ _CANONICAL = re.compile(r"(?:functions\.)?([^\s:][^\s]*?)\s*:\s*[0-9]+")
 _FUNCTIONS = "functions."
 _BEFORE_NAME = (_FUNCTIONS, "_", "-", ":", "/")
 """Behind these stands the end of a name."""
-_BLANKS = re.compile(r"[ \t]*")
 _DIGITS = re.compile(r"[0-9]*")
 _PREFIX = re.compile(r"functions[._]?")
 _COUNTER = re.compile(r"[:_.]?[0-9]*")
@@ -149,13 +149,13 @@ def _parse_stripped(
 
 
 def _goes_on(cur: Cursor) -> Steps:
-    """Whether a quote or a separator follows in the line."""
-    cur.anchor = start = cur.offset
-    yield from cur.match(_BLANKS, 8)
-    behind = yield from cur.peek(1)
-    cur.back(start)
-    cur.anchor = None
-    return behind in ('"', "'", ",", ":")
+    """Whether a quote, a separator or an escape follows in the line, or the rest of a text in the next one."""
+    behind = yield from cur.peek(_AHEAD)
+    return _MORE.match(behind) is not None or REST_OF_TEXT.match(behind) is not None
+
+
+_AHEAD = 24
+_MORE = re.compile(r"[ \t]{0,8}[\"',:\\]")
 
 
 def _next_of(cur: Cursor, markers: tuple[str, ...]) -> Steps:

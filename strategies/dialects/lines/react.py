@@ -65,8 +65,10 @@ _HEADS = r"observation|thought|action(?: input| result)?|final answer"
 _SPEAKERS = r"(?:\*\*)?(?-i:Answer|Question|User|Human)(?:\*\*)?[:：]"
 """Who goes on behind a blank line: LlamaIndex ends with an answer of this kind, others write the whole talk.
 https://github.com/run-llama/llama_index/blob/main/llama-index-core/llama_index/core/agent/react/output_parser.py"""
+_ANY_RESULT = r"<(?:tool_response|tool_result|function_results)>"
+"""A result that the model made up, in another family's form."""
 _STOP = re.compile(
-    rf"\n {{0,3}}(?:(?:\*\*)?(?:{_HEADS})(?: [0-9]{{1,3}})?(?:\*\*)?[:：]|\[observation\]|```)"
+    rf"\n {{0,3}}(?:(?:\*\*)?(?:{_HEADS})(?: [0-9]{{1,3}})?(?:\*\*)?[:：]|\[observation\]|```|{_ANY_RESULT})"
     rf"|\n[ \t\r]{{0,8}}\n {{0,3}}{_SPEAKERS}",
     re.IGNORECASE,
 )
@@ -78,13 +80,18 @@ _COMMANDS = frozenset({"cmd", "command"})
 _STOP_SIZE = 40
 _STOPS = ("\nObservation:", "\nThought:", "\nAction:", "\nFinal Answer:", "\n```")
 _NEXT = re.compile(
-    rf"(?:\*\*)?(?:{_HEADS})(?: ?[0-9]{{1,3}})?(?:\*\*)?[:：]|\[observation\]|{_SPEAKERS}"
+    rf"(?:\*\*)?(?:{_HEADS})(?: ?[0-9]{{1,3}})?(?:\*\*)?[:：]|\[observation\]|{_SPEAKERS}|{_ANY_RESULT}"
     r"|(?:\*\*)?observation(?:\*\*)?\s{0,4}\Z",
     re.IGNORECASE,
 )
 _LONGEST_NEXT = 24
 _POINT = re.compile(r" {0,3}\*[ \t]")
 """A point of a list that is marked by a star."""
+_REFUSED = re.compile(
+    r"^(?:\*\*)?action ?[0-9]{0,3}(?:\*\*)?[:：](?:\*\*)?[ \t]{0,8}[`\"']?([\w.:/-]{1,128}+)[`\"']?[ \t]{0,8}\r?\n"
+    r"(?:\*\*)?action input",
+    re.IGNORECASE | re.MULTILINE,
+)
 _CYCLE = re.compile(r"\s*(?:thought|question)\s*[0-9]{0,3}\s*[:：][^\n]*\Z", re.IGNORECASE)
 
 
@@ -106,6 +113,9 @@ def _parse(
     # A thought may speak of an example without announcing one.
     if is_announced_example(_CYCLE.sub("", opening.before.rstrip())):
         raise Reject("announced as an example")
+    # One that was refused was to be carried out before this one, and what it led to is made up.
+    if any(context.find(name) is not None for name in _REFUSED.findall(opening.before)):
+        raise Reject("behind an action that is none", attempted=True)
     cur.pos += len(opening.marker)
     if opening.marker == _THOUGHT:
         yield from _thought(cur)

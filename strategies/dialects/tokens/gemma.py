@@ -5,7 +5,7 @@
     is     = ":" | "="
     value  = Q RAW Q | string | object | "[" [ value { "," value } ] "]" | number | "true" | "false" | "null" | WORD
     string = JSON's, or Python's between single quotes
-    Q      = "<|"|>" (Gemma 4) | "<escape>" (FunctionGemma)
+    Q      = "<|"|>" (Gemma 4) | "<escape>" (FunctionGemma) | "<ctrl46>" (Gemini)
 
 What stands between two `Q` is text as it is; a bare word that is no literal is text too, and so is any literal where
 the parameter can only be a string. Quotes and marks around a value are no part of it, and where one of them is lost the
@@ -36,7 +36,8 @@ from strategies.writing.token_renderer import family_section, json_text, reads_b
 __all__ = ["FUNCTION_GEMMA", "GEMMA", "GEMMA_STRIPPED"]
 
 _CLOSERS = ("<tool_call|>", "<end_function_call>")
-_QUOTES = ('<|"|>', "<escape>")
+# The last one is what Gemini's call shows in text (`call:default_api:read{filePath:<ctrl46>a.py<ctrl46>}`).
+_QUOTES = ('<|"|>', "<escape>", "<ctrl46>")
 # Names of MCP come with their server in front, between colons: https://github.com/jundot/omlx/issues/1854
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]*")
 _KEY = re.compile(r"[^:=,{}\[\]<\"'\n]*")
@@ -44,7 +45,7 @@ _PLAIN_KEY = re.compile(r"\w*")
 _IS = (":", "=")
 # Quotes of either kind, where its own marks belong: https://github.com/NousResearch/hermes-agent/issues/7449
 _SINGLE = re.compile(r"[\\']")
-_MARKS = ("<escape>", '<|"', '"|>', '|"|')
+_MARKS = ("<escape>", "<ctrl46>", '<|"', '"|>', '|"|')
 _WORD = re.compile(r"[^,{}\[\]<]*")
 _ROUND_WORD = re.compile(r"[^,{}()\[\]<]*")
 # Both kinds of brackets, and several calls in a block: https://github.com/ollama/ollama/issues/17882
@@ -143,7 +144,7 @@ def _read_rest(cur: Cursor, call: "_Call") -> Steps:
 
 
 _LOOK_AHEAD = 256
-_GOES_ON = re.compile(r'(?:(?!<\|tool_call>|<start_function_call>|call:).)*?(?:<\|"\|>|<escape>)', re.DOTALL)
+_GOES_ON = re.compile(r'(?:(?!<\|tool_call>|<start_function_call>|call:).)*?(?:<\|"\|>|<escape>|<ctrl46>)', re.DOTALL)
 """A mark of a value behind the object, before another call: a mark too many ended it."""
 
 
@@ -409,14 +410,19 @@ def _array(cur: Cursor, prop: Prop, depth: int) -> Steps:
 def _parse_stripped(
     cur: Cursor, context: Context, opening: Opening, _: Arguments
 ) -> Generator[Draft | None, None, None]:
-    """`call:NAME{key:text,...}` from which the server took the quotes as well."""
+    """`call:NAME{key:text,...}` from which the server took the quotes as well; between two of them nothing is left."""
     cur.pos += len("default_api:" if opening.marker.startswith("default_api:") else opening.marker)
+    yield (yield from _one_stripped(cur, context, opening))
+    while (yield from cur.lit("call:")):
+        yield (yield from _one_stripped(cur, context, opening))
+
+
+def _one_stripped(cur: Cursor, context: Context, opening: Opening) -> Steps:
     yield from cur.match(_BLANKS, 8)
     name: str = yield from cur.match(_NAME, 128)
     yield from cur.match(_BLANKS, 8)
     if (yield from cur.lit("(")):
-        yield (yield from _round(cur, context, name))
-        return
+        return (yield from _round(cur, context, name))
     if not (yield from cur.lit("{")):
         raise Reject("no call")
     found = context.resolve(name, aliases=False)
@@ -435,7 +441,7 @@ def _parse_stripped(
     yield from _refuse_rest(cur, call)
     if opening.marker == _CALL_TAG:
         yield from cur.lits(_CALL_TAG_ENDS)
-    yield call.draft(name, tool, "function")
+    return call.draft(name, tool, "function")
 
 
 _CALL_TAG = "<call>"

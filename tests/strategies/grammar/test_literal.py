@@ -99,12 +99,29 @@ def test_a_deeper_fence_is_closed_as_deep() -> None:
         "I won't run this:\n",
         "I refuse to execute the following:\n",
         "**You must not call it like that:**\n",
+        "The model printed the following instead of calling the tool:\n",
+        "Your server returned this text rather than a call:\n",
+        "The answer before contained this as plain text:\n",
     ],
 )
 def test_words_that_say_outright_that_it_is_an_example(before: str) -> None:
     assert says_example(before)
     assert says_example(f"{before}\n<function_calls>\n")
     assert is_announced_example(before)
+
+
+def test_what_stands_in_a_dialogue_behind_other_text_is_not_done():
+    for others in (
+        "\n\nUser: go on\n\nAssistant: ",
+        "\nHuman: yes\nAssistant:\n\n",
+        "\n**User:** yes\n\n**Assistant:** Now:\n",
+    ):
+        assert says_example(f"It is done.{others}")
+    # Its own label, a template's echo at the very start, and words about a user.
+    for before in ("Done.\n\nAssistant: ", "User: go on\n\nAssistant: ", "Done.\nUser: the one who asks.\n\nNow:\n"):
+        assert not says_example(before)
+    calls = [f"<function=bash>\n<parameter=command>\n{text}\n</parameter>\n</function>" for text in ("ls", "rm a")]
+    assert read("\n\nHuman: yes\n\nAssistant: ".join(calls)).calls == [("bash", '{"command":"ls"}')]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +156,11 @@ def test_words_that_say_outright_that_it_is_an_example(before: str) -> None:
         "I cannot find it; searching:\n",
         "If it fails, don't worry:\n",
         "I can't use the cache here. Calling the server:\n",
+        "Checking what the server returned:\n",
+        "I printed this as text instead of calling it:\n",
+        "The tool returned this error, so a second try:\n",
+        "The user said to do this:\n",
+        "The test printed this. Reading the file:\n",
         "",
     ],
 )

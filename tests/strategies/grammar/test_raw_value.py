@@ -102,6 +102,79 @@ def test_a_parameter_that_the_tool_does_not_have_ends_a_document_that_holds_no_o
     assert content_of(written(filePath="a", content=held)) == held
 
 
+@pytest.mark.parametrize("closers", ["</content>", "</invoke>", "{}{}", "{}</content>", "</content>{}", "</invoke>{}"])
+@pytest.mark.parametrize(
+    ("opener", "parameter", "closer"),
+    [
+        ("<tool_call>\n<function=write>{}</function>\n</tool_call>", "<parameter={}>{}", "</parameter>"),
+        ('<invoke name="write">{}</invoke>', '<parameter name="{}">{}', "</parameter>"),
+        ("<write>{}</write>", "<{0}>{1}", "</{}>"),
+    ],
+)
+def test_closers_too_many_before_a_parameter_that_the_tool_does_not_have_are_no_part_of_a_document(
+    opener: str, parameter: str, closer: str, closers: str
+) -> None:
+    written = opener.format(
+        parameter.format("filePath", "a")
+        + closer.format("filePath")
+        + parameter.format("content", "# x\n\ny")
+        + closers.format(*[closer.format("content")] * 2)
+        + parameter.format("i", "Write it")
+        + closer.format("i")
+    )
+    found = read_every_way(written)
+    assert [json.loads(arguments)["content"] for _, arguments in found.calls] in ([], ["# x\n\ny"])
+    # One closer in a document may be what it is about, where elements are parameters.
+    assert found.calls or "<write>" in opener
+
+
+_QWEN = "<function=bash>\n<parameter=command>\nls\n</parameter>\n{}Show\n</parameter>\n</function>"
+_INVOKE = '<invoke name="bash"><parameter name="command">ls</parameter>\n{}Show</parameter></invoke>'
+_GLM = "<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n{}Show</arg_value></tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("call", "opener"),
+    [
+        (_QWEN, "<paramter=description>\n"),
+        (_QWEN, "<parameter=description\n"),
+        (_INVOKE, '<parmeter name="description">'),
+        (_INVOKE, '<parameter nam=e"description">'),
+        (_INVOKE, '<parameter name="description"'),
+        (_GLM, "<ag_key>description</arg_key>\n<arg_value>"),
+    ],
+)
+def test_a_parameter_whose_opener_is_damaged_does_not_go_into_the_value_before_it(call: str, opener: str) -> None:
+    assert read_every_way(call.format(opener)).calls == []
+
+
+@pytest.mark.parametrize(
+    "text", ["a\n</parameter>\n<b>the filePath</b>\nc", "a </parameter> to <filePath> b", "</parameter>\nb"]
+)
+def test_a_closer_that_no_opener_follows_is_part_of_a_document(text: str) -> None:
+    inside = f"<parameter=content>\n{text}\n</parameter>\n<parameter=filePath>\nf\n</parameter>"
+    assert content_of(f"<function=write>\n{inside}\n</function>") == text
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        OPEN + "<content>\na" + CLOSE,
+        "<write><filePath><filePath>a</filePath><content>x</content></write>",
+        '<invoke name="bash"><parameter name="command">\n<command>\nls</parameter></invoke>',
+        '<invoke name="read"><parameter name="filePath"><filePath>a</filePath></parameter></invoke>',
+    ],
+)
+def test_a_value_that_opens_its_own_element_without_need_is_in_doubt(call: str) -> None:
+    assert read_every_way(call).calls == []
+
+
+def test_a_page_may_begin_with_an_element_of_the_parameter_s_name() -> None:
+    page = "<content>\n<b>x</b>\n</content>"
+    inside = f"<parameter=filePath>a</parameter><parameter=content>\n{page}\n</parameter>"
+    assert content_of(f"<function=write>{inside}</function>") == page
+
+
 @pytest.mark.parametrize(
     "behind",
     ["\nb\n</write>\n", "\nb\n</content> c", "\nb </write> c", " and </content> x", "\n</content>\n</write>\n</write>"],

@@ -257,6 +257,21 @@ def test_a_call_behind_one_that_waits_is_of_the_same_family():
     assert [name for name, _ in read_every_way(text).calls] == ["bash"]
 
 
+@pytest.mark.parametrize("result", ["<tool_response>", "<tool_result>", "<function_results>"])
+def test_a_result_in_the_form_of_another_family_is_invented_as_well(result):
+    def calls(command):
+        yield f"<bash>\n<command>{command}</command>\n</bash>"
+        yield f"<function=bash>\n<parameter=command>\n{command}\n</parameter>\n</function>"
+        yield f'<invoke name="bash"><parameter name="command">{command}</parameter></invoke>'
+        yield f"<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>{command}</arg_value>\n</tool_call>"
+
+    for first, second in zip(calls("ls"), calls("rm a"), strict=True):
+        invented = f"\n{result}\na\n</{result[1:]}\n{second}"
+        assert read_every_way(first + invented, splits=8).calls == [("bash", '{"command":"ls"}')]
+        # Without a call before it, it is text.
+        assert read_every_way(f"It stands in {result}.\n\n{first}", splits=8).calls == [("bash", '{"command":"ls"}')]
+
+
 def test_invented_result_is_dropped():
     text = (
         '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>\n'

@@ -140,6 +140,8 @@ def test_each_mend_is_made_and_named(text, value, steps):
         '{"a": """x}',
         "“x",
         '{"text": "say "hi" now"}',
+        # A comma lost, or one that changed places with the quote.
+        '{"a":"x,"\n"b":"y"}',
     ],
 )
 def test_what_would_need_a_guess_is_a_fault(text):

@@ -65,12 +65,17 @@ def test_of_calls_that_have_lost_their_tokens_ids_and_objects_are_left(behind: s
     assert read_every_way(text, model="kimi-k2").calls == [READ, ("read", '{"filePath":"b.py"}')]
 
 
-@pytest.mark.parametrize("behind", ['"', ", more", ': "x"'])
+@pytest.mark.parametrize("behind", ['"', ", more", ': "x"', "\\n{", '\n",\n"limit": 3}'])
 def test_an_object_of_these_that_goes_on_is_no_call(behind: str) -> None:
     text = f"functions.read:0{ARGUMENTS}{behind}"
     found = read_every_way(text, model="kimi-k2")
     assert (found.calls, found.text) == ([], text)
     assert found.notes == [("more of the object",)]
+
+
+def test_an_object_behind_which_a_line_begins_that_is_the_rest_of_a_text_is_no_call() -> None:
+    text = f'functions.read:0{ARGUMENTS}\n{{", "limit": 3}}'
+    assert (read_every_way(text, model="kimi-k2").calls, read(text, model="kimi-k2").text) == ([], text)
 
 
 @pytest.mark.parametrize("text", [section(call("")), section("<|tool_call_begin|>functions.read:0 later")])

@@ -212,6 +212,7 @@ ENDS = [
     "\nObservation\n",
     "\nAction Result: b",
     "\n[Observation] b",
+    "\n<tool_response>\nb\n</tool_response>\nAction: read\nAction Input: /b",
     "\n\nAnswer: 42",
     "\n\nUser: thanks",
     "\n \nHuman: thanks",
@@ -269,3 +270,15 @@ def test_what_stands_in_a_heredoc_ends_no_command(given: str, behind: str) -> No
 def test_a_heredoc_that_ends_with_the_answer_is_the_command_as_it_stands() -> None:
     (call,) = read_every_way("Action: bash\nAction Input: cat <<X\nleft open").calls
     assert json.loads(call[1]) == {"command": "cat <<X\nleft open"}
+
+
+@pytest.mark.parametrize("between", ["Result: a", "It is there.", "[TOOL_RESULT]a[/TOOL_RESULT]", "> a"])
+def test_what_was_to_follow_an_action_that_is_none_is_none(between: str) -> None:
+    """The first is refused for what stands behind it, and the second goes by a result that nobody gave."""
+    first = 'Thought: I look.\nAction: read\nAction Input: {"filePath": "a"}\n'
+    second = 'Thought: It can go.\n**Action:** bash\n**Action Input:** {"command": "rm a"}'
+    found = read_every_way(f"{first}{between}\n{second}")
+    assert (found.calls, found.text) == ([], f"{first}{between}\n{second}")
+    assert [name for name, _ in read_every_way(first + second).calls] == ["read", "bash"]
+    of_nobody = first.replace("read", "think")
+    assert [name for name, _ in read_every_way(f"{of_nobody}{between}\n{second}").calls] == ["bash"]

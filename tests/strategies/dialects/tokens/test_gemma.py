@@ -106,9 +106,26 @@ def test_a_value_with_half_of_its_quotes_is_refused(opening, closing, members):
     assert any(reasons[0] == "value not closed" or reasons[0].startswith("JSON: ") for reasons in found.notes)
 
 
+def test_the_marks_of_gemini_are_none_of_a_text():
+    found = read(
+        'call:default_api:bash{command:<ctrl46>ls {a}, "b"<ctrl46>,timeout:3,description:<ctrl46>List<ctrl46>}'
+    )
+    assert found.calls == [("bash", '{"command":"ls {a}, \\"b\\"","timeout":3,"description":"List"}')]
+    assert read("call:default_api:bash{command:<ctrl46>ls,description:<ctrl46>List<ctrl46>}").calls == []
+    assert read("call:default_api:bash{command:ls<ctrl46>}").calls == []
+
+
 def test_a_namespace_before_a_stripped_name_is_none_of_it():
     assert read("call:default_api:read{filePath:a.py}").calls == [("read", '{"filePath":"a.py"}')]
     assert read("call:Bob at five.").calls == []
+
+
+def test_of_stripped_calls_with_nothing_between_all_are_made():
+    found = read_every_way("call:read{filePath:a.py}call:read{filePath:b.py}call:bash{command:ls {a}}")
+    assert [name for name, _ in found.calls] == ["read", "read", "bash"]
+    assert (found.calls[1][1], found.text) == ('{"filePath":"b.py"}', "")
+    found = read_every_way("call:read{filePath:a.py}call:nobody{a:b}")
+    assert (len(found.calls), found.text) == (1, "call:nobody{a:b}")
 
 
 @pytest.mark.parametrize("form", FORMS)
