@@ -301,7 +301,7 @@ class NativeCalls:
         # Agents go by this word: with `stop` they take the call for a finished answer.
         # https://github.com/openvinotoolkit/model_server/issues/3927
         # https://github.com/sgl-project/sglang/issues/2877
-        if reason and reason != "tool_calls" and reason in END_REASONS and self._calls:
+        if self._calls and isinstance(reason, str) and reason not in ("", "tool_calls") and reason in END_REASONS:
             self.mended.append("finish_reason")
             return "tool_calls"
         return reason

@@ -329,8 +329,8 @@ class _Value:
             return kind in ("loose", "foreign", "other_close")
         if tag != f"<{self.key}>" and (kind != "param" or opened != self.key):
             return False
-        # A page that begins so closes what it opens, and a path holds no tags.
-        return not self.body or f"</{name}" not in raw or self._elements.open(f"</{name}>") > 0
+        # A page or a list that begins so closes what it opens, and a path holds no tags.
+        return not (self.body or self.nests) or f"</{name}" not in raw or self._elements.open(f"</{name}>") > 0
 
     def _at_run(self, tag: str) -> Steps:
         """Closers that stand together: what they come to where one is damaged, nothing where none is."""
