@@ -404,8 +404,9 @@ class Run:
 
     @property
     def may_be_damaged(self) -> bool:
-        """Whether they are more than the one closer that the value needs."""
-        return self.kinds not in (("close",), ("loose",))
+        """Whether they are other than what the value needs, and the call and its section behind it."""
+        own, *others = self.kinds
+        return own not in ("close", "loose") or not {"call_close", "section_close"}.issuperset(others)
 
 
 def read_run(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:

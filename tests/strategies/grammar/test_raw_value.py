@@ -175,6 +175,14 @@ def test_a_page_may_begin_with_an_element_of_the_parameter_s_name() -> None:
     assert content_of(f"<function=write>{inside}</function>") == page
 
 
+@pytest.mark.parametrize("behind", ["", "</function>", " later"])
+def test_a_parameter_behind_the_end_of_a_call_is_none_of_it(behind: str) -> None:
+    call = "<function=read><parameter=filePath>a</parameter></function>"
+    found = read_every_way(f"{call}<parameter=i>c</parameter>{behind}")
+    assert found.calls == [("read", '{"filePath":"a"}')]
+    assert found.text == f"<parameter=i>c</parameter>{behind}"
+
+
 @pytest.mark.parametrize(
     "behind",
     ["\nb\n</write>\n", "\nb\n</content> c", "\nb </write> c", " and </content> x", "\n</content>\n</write>\n</write>"],
