@@ -441,8 +441,18 @@ def _parse_gorilla(
 ) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
     yield from cur.ws()
-    drafts = yield from _one_call(cur, context, form="special")
+    drafts: list[Draft] = yield from _one_call(cur, context, form="special")
+    rest = yield from cur.peek(_LONGEST_REST)
+    values = [value for draft in drafts for value in draft.arguments.values() if isinstance(value, str)]
+    # A stray quote or bracket has ended it, or a lost one has not.
+    if _REST.match(rest) is not None or any(opening.marker in value for value in values):
+        raise Reject("text behind a call", attempted=True)
     yield from drafts
+
+
+_LONGEST_REST = 64
+_REST = re.compile(r"""[ \t]{0,8}(?:["')\]}\\]|,?[ \t]{0,8}\w{1,40}+[ \t]{0,8}=)""")
+"""What goes on with the arguments of a call, and with nothing else."""
 
 
 def _one_call(cur: Cursor, context: Context, *, form: str) -> Steps:

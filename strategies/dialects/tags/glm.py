@@ -63,6 +63,8 @@ class Pairs:
     """The value's opener is all that ends a key."""
     type_word: str = ""
     """What may stand before the name, on a line of its own."""
+    ends_line: bool = False
+    """The call's closer stands on a line of its own, although its pairs do not."""
 
 
 def typed_by_value(call: Call, _tag: str, key: str, text: str) -> Turns[Typed | None]:
@@ -167,7 +169,7 @@ def _read_named(
     if (yield from cur.peek(2)) == ">{":
         cur.pos += 1
         call.mends.append("name_cleaned")
-    call.in_lines = (yield from cur.ws()) > 0
+    call.in_lines = (yield from cur.ws()) > 0 or pairs.ends_line
     yield from _gap(cur)
     first = "" if key else (yield from cur.peek(1))
     if first == "{":

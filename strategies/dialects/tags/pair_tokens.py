@@ -109,6 +109,7 @@ _SPARK = evolve(
         call_close=re.compile(r"<(?:\|/|/\|)tool_call\|>\Z|</tool_call>\Z"),
         closes=re.compile(r"</|<\|/"),
     ),
+    ends_line=True,
 )
 _LONGCAT = Pairs(
     form=Form(

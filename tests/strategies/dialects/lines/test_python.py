@@ -43,3 +43,22 @@ def test_anything_but_plain_calls_is_text(text: str) -> None:
 def test_a_call_in_quotes_is_none_where_people_talk_to_each_other(before: str, is_call: bool) -> None:
     found = read_every_way(f"""{before}"read(filePath='a.py')\"""")
     assert found.calls == [READ][:is_call]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        'read(filePath="a", limit=3',
+        'read(filePath="a",) limit=3)',
+        'read(filePath="\n")")',
+        'read(filePath="7)\n<<function>>read(filePath=", limit=3)',
+    ],
+)
+def test_a_call_of_gorilla_that_a_stray_or_a_lost_sign_has_ended_is_none(given: str) -> None:
+    assert read_every_way(f"<<function>>{given}").calls == []
+
+
+@pytest.mark.parametrize("between", ["", "\n", ", ", " then "])
+def test_calls_of_gorilla_may_stand_side_by_side(between: str) -> None:
+    found = read_every_way(f'<<function>>read(filePath="a"){between}<<function>>read(filePath="b") that is all')
+    assert [arguments for _, arguments in found.calls] == ['{"filePath":"a"}', '{"filePath":"b"}']

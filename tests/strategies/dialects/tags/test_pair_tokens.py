@@ -98,3 +98,12 @@ def test_json_may_stand_in_the_place_of_the_pairs(around: str) -> None:
 def test_a_section_without_a_call_is_text() -> None:
     text = "<ifm|tool_calls>\nNothing to call."
     assert read_every_way(text).text == text
+
+
+def test_the_line_break_before_the_closer_of_spark_is_none_of_a_value_without_its_own() -> None:
+    head = (
+        "<|tool_call|>\nwrite<arg_key>filePath</arg_key><arg_value>a</arg_value><arg_key>content</arg_key><arg_value>"
+    )
+    for content, closer in (("x = 1", ""), ("x = 1\n", "</arg_value>"), ("x = 1\n", "")):
+        (call,) = read_every_way(f"{head}{content}{closer}\n<|/tool_call|>").calls
+        assert call == ("write", f'{{"filePath":"a","content":{json.dumps(content)}}}')
