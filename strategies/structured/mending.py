@@ -121,7 +121,7 @@ def _told(text: str) -> Any:
         told = json.loads(
             text, object_pairs_hook=partial(_members, notes=notes), parse_float=partial(float_of, notes=notes)
         )
-    except ValueError as error:  # more digits than Python takes for a whole number
+    except (ValueError, RecursionError) as error:  # more digits, or deeper, than Python takes
         raise NoJson(str(error)) from None
     if notes:
         raise NoJson("a number is out of range, or a name has two values")
@@ -358,14 +358,14 @@ def _unwrapped(value: Mapping[str, Any], schema: ToolSchema) -> Read:
     """
     steps: tuple[str, ...] = ()
     for _ in range(_MAX_LAYERS):
-        inner = _inner(value, schema)
+        inner = _inner(value, schema, _MAX_LAYERS)
         if inner is None:
             break
         value, steps = inner, ("wrapped",)
     return value, steps
 
 
-def _inner(value: Mapping[str, Any], schema: ToolSchema) -> Mapping[str, Any] | None:
+def _inner(value: Mapping[str, Any], schema: ToolSchema, layers: int) -> Mapping[str, Any] | None:
     holders = [name for name in value if name in WRAPPERS or name == schema.name]
     # A parameter that the schema declares is one, whatever its name says.
     if len(holders) != 1 or len(value) > 2 or not schema.properties.keys().isdisjoint(value):
@@ -383,7 +383,7 @@ def _inner(value: Mapping[str, Any], schema: ToolSchema) -> Mapping[str, Any] | 
     if not isinstance(inner, dict):
         return None
     is_known = all(resolve_parameter(name, schema, ())[0] in schema.properties for name in inner)
-    return inner if labels or is_known or _inner(inner, schema) is not None else None
+    return inner if labels or is_known or (layers and _inner(inner, schema, layers - 1) is not None) else None
 
 
 def _spelt(value: Mapping[str, Any], schema: ToolSchema) -> Read:

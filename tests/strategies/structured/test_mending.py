@@ -353,3 +353,9 @@ def test_arguments_that_hold_very_much_are_told_in_turns_as_others_are(text: str
     assert len(found) > 3 or expected is not None
     told = json.dumps(expected) if expected is not None else "{"
     assert judge("read", text, LOOSE).call_class == judge("read", told, LOOSE).call_class
+
+
+@pytest.mark.parametrize("depth", [100, 500, 900, *range(940, 1_000, 3), 5_000])
+@pytest.mark.parametrize(("opener", "closer"), [('{"arguments":', "}"), ('{"a":', "}"), ("[", "]")])
+def test_arguments_of_any_depth_are_refused_and_no_more(opener: str, closer: str, depth: int) -> None:
+    assert mended(opener * depth + '{"path": "a"}' + closer * depth, declared(READ)) is None
