@@ -156,7 +156,7 @@ async def load(client: aiohttp.ClientSession, url: str, tasks: int = 3) -> Async
                     rating = {"completion_id": "chatcmpl-1", "rating": "good"}
                     async with client.post(f"{url}/v1/feedback", json=rating):
                         pass
-            await asyncio.sleep(0.03)  # leaves the machine to the others
+            await asyncio.sleep(0.005)  # leaves the machine to the others
 
     async def listening() -> None:
         await ask(client, url, chat(model=ENDLESS, tools=TOOLS))
